@@ -1,0 +1,5 @@
+"""`python -m byheart` is the command line."""
+
+from byheart.cli import main
+
+main()

@@ -1,0 +1,78 @@
+"""Markdown to a document: front matter gives the title, Jekyll's and kramdown's marks go, links keep their words.
+
+Owns what is Markdown's own; the rest is HTML's business. Knows no files.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from byheart.corpus.html import outline_of
+from byheart.corpus.source import Source, one_line
+from byheart.errors import MissingExtraError
+from byheart.types import Document
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?=(?:[\w.-]+[ \t]*:|#|\n|---))(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+TITLE = re.compile(r"^title[ \t]*:[ \t]*(?:[>|][+-]?[ \t]*\n((?:[ \t]+\S.*(?:\n|\Z))+)|(.*))", re.MULTILINE)
+# Code comes first in the alternation, so that marks inside code are left alone.
+CODE_OR_MARK = re.compile(
+    r"(^ {0,3}(?P<fence>`{3,}|~{3,}).*?^ {0,3}(?P=fence)[`~]*[ \t]*$|(?P<tick>`+)(?!`)[^\n]*?(?<!`)(?P=tick)(?!`))"
+    r"|\{%.*?%\}|\{\{[^{}\n]*\}\}|\{:[^}\n]*\}",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def load_markdown(source: Source) -> list[Document]:
+    """Return the one document in a Markdown file."""
+    title, body = split_front_matter(source.text)
+    return [document_from_markdown(body, source.page, title, source.name)]
+
+
+def document_from_markdown(body: str, page: str, title: str, name: str = "") -> Document:
+    """Return the document written in `body`.
+
+    Args:
+        body: Markdown without front matter.
+        page: Id of the document.
+        title: Its title; empty when the first heading is to be taken.
+        name: Title of last resort.
+
+    Returns:
+        The document, as readable plain text.
+    """
+    outline = outline_of(_renderer().render(without_marks(body)))
+    return outline.document(page, one_line(title) or outline.first_heading or name, "text/markdown")
+
+
+def split_front_matter(text: str) -> tuple[str, str]:
+    """Return the title in a YAML front matter, empty where there is none, and the text after it."""
+    block = FRONT_MATTER.match(text)
+    if block is None:
+        return "", text
+    found = TITLE.search(block[1])
+    title = one_line(found[1] or found[2]) if found else ""
+    if title[:1] in ("'", '"') and title[-1:] == title[:1] and len(title) > 1:
+        quote = title[0]
+        title = title[1:-1].replace("''", "'") if quote == "'" else title[1:-1].replace('\\"', '"')
+    return title, text[block.end() :]
+
+
+def without_marks(text: str) -> str:
+    """Return Markdown without `{% … %}`, `{{ … }}` and `{: …}`, except in code."""
+    return CODE_OR_MARK.sub(lambda found: found[1] or "", text)
+
+
+@cache
+def _renderer() -> MarkdownIt:
+    try:
+        from markdown_it import MarkdownIt
+    except ImportError as error:
+        raise MissingExtraError(
+            "reading Markdown needs the package markdown-it-py; run: pip install 'byheart[documents]'"
+        ) from error
+    return MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])

@@ -1,0 +1,1 @@
+"""Readers: answers, verdicts and answer probabilities from a question and passages."""

@@ -1,0 +1,332 @@
+"""The compact reader: answers, verdicts and answer probabilities from one small network, in milliseconds on a CPU.
+
+Owns decoding, the mixture over passages and calibration. Every citation is an exact span of a passage that was read.
+The probability of an answer is a mixture: p(answer | question) = Σ p(passage | question) · p(answer | question, passage),
+with p(passage | question) a softmax over retrieval scores (Lewis et al. 2020, RAG-token's simpler sibling, section 2.1).
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from byheart.config import ReaderConfig
+from byheart.errors import ReaderError
+from byheart.interfaces import Floats, Reading
+from byheart.reader.windows import Window, WindowBuilder, occurrences, token_spans
+from byheart.text.models import fingerprint, model_folder
+from byheart.text.tokenizer import load_tokenizer
+from byheart.types import Citation, Draft, Kind, Verdict
+
+if TYPE_CHECKING:
+    from byheart.reader.compact_model import CompactModel
+
+BASE = "all-MiniLM-L6-v2"
+SPAN, YES, NO, NONE = range(4)  # columns of the kind head, as in AnswerKind
+SPANS_PER_WINDOW = 10
+LEAST_LOG_PROBABILITY = -20.0
+BATCH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How the network's numbers become probabilities; fitted on questions that were not trained on.
+
+    Attributes:
+        retrieval_sharpness: Multiplies retrieval scores before the softmax over passages.
+        slope: Platt slope on the log-odds of an answer's share of the mixture.
+        offset: Platt offset.
+        claim_slope: The same for verdicts.
+        claim_offset: The same for verdicts.
+    """
+
+    retrieval_sharpness: float = 10.0
+    slope: float = 1.0
+    offset: float = 0.0
+    claim_slope: float = 1.0
+    claim_offset: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The network's view of one window, as arrays.
+
+    Attributes:
+        window: The window.
+        start: Log-probability per token. Shape `tokens`.
+        end: Log-probability per token. Shape `tokens`.
+        kind: Log-probability per answer kind. Shape `4`.
+    """
+
+    window: Window
+    start: Floats
+    end: Floats
+    kind: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A possible answer with its share of the mixture and the places it stands in, best first.
+
+    Attributes:
+        text: The answer, as written in its best place.
+        probability: Share of the mixture, 0 to 1.
+        places: Passage position, first character, one past the last, and share, best first.
+    """
+
+    text: str
+    probability: float
+    places: tuple[tuple[int, int, int, float], ...]
+
+
+class CompactReader:
+    """Reads with the network whose weights the package ships."""
+
+    def __init__(self, config: ReaderConfig, weights: Path | None = None, device: str = "cpu") -> None:
+        """Find the files; the network is loaded when first needed.
+
+        Args:
+            config: Longest answer and least confidence.
+            weights: Weight file, the shipped one by default.
+            device: torch device.
+        """
+        self.config = config
+        self.device = device
+        self.base = model_folder(BASE)
+        self.builder = WindowBuilder(load_tokenizer(self.base))
+        self.weights = weights or Path(str(resources.files("byheart.reader") / "weights" / "compact.safetensors"))
+
+    @property
+    def name(self) -> str:
+        """Name of the reader, as in the configuration."""
+        return "compact"
+
+    @cached_property
+    def _loaded(self) -> tuple[CompactModel, Calibration]:
+        from byheart.reader.compact_model import CompactModel, load_weights
+
+        model = CompactModel(self.base, self.device)
+        notes = load_weights(self.weights, model)
+        if notes.get("base_fingerprint") != fingerprint(self.base, "mean", "", ""):
+            raise ReaderError(
+                f"{self.weights.name} was trained on another release of {BASE} ({notes.get('base_fingerprint')!r}); "
+                "install the release it names, or run: byheart train reader --data DIR"
+            )
+        held = notes.get("calibration")
+        calibration = Calibration(**held) if isinstance(held, dict) else Calibration()
+        return model.eval(), calibration
+
+    def read(self, readings: Sequence[Reading]) -> list[Draft]:
+        """Return one draft per reading.
+
+        Args:
+            readings: Questions with their passages.
+
+        Returns:
+            Drafts in order; a claim's text is SUPPORTS or REFUTES, a question's is a span of a passage, yes, or no.
+
+        Raises:
+            QuestionError: A question is too long for the network.
+        """
+        scored = self._score_windows(readings)
+        return [self._draft(reading, windows) for reading, windows in zip(readings, scored, strict=True)]
+
+    def score(self, readings: Sequence[Reading], answers: Sequence[Sequence[str]]) -> list[Floats]:
+        """Return natural-log probabilities of given answers, passage by passage.
+
+        Args:
+            readings: Questions with their passages.
+            answers: Accepted answers of each question; SUPPORTS or REFUTES for a claim.
+
+        Returns:
+            One array per reading. Shape `passages answers`; at least −20 where the passage does not hold the answer.
+        """
+        single = [
+            Reading(reading.question, (passage,)) for reading in readings for passage in reading.passages
+        ]
+        wanted = [given for reading, given in zip(readings, answers, strict=True) for _ in reading.passages]
+        rows = iter(
+            _log_probabilities(reading, windows, given)
+            for reading, windows, given in zip(single, self._score_windows(single), wanted, strict=True)
+        )
+        return [
+            np.array([next(rows) for _ in reading.passages], np.float32).reshape(len(reading.passages), len(given))
+            for reading, given in zip(readings, answers, strict=True)
+        ]
+
+    def candidates(self, reading: Reading, windows: Sequence[Scored]) -> list[Candidate]:
+        """Return a question's possible answers, most probable first; yes and no stand without a span.
+
+        Args:
+            reading: The question and its passages.
+            windows: The network's view of it.
+
+        Returns:
+            Candidates whose texts differ by more than case, articles and punctuation.
+        """
+        sharpness = self._loaded[1].retrieval_sharpness
+        priors = _priors(reading, windows, sharpness)
+        found: dict[str, list[tuple[int, int, int, float]]] = {}
+        for prior, scored in zip(priors, windows, strict=True):
+            for place in _best_spans(scored, self.config.max_answer_tokens):
+                passage, start, end, probability = place
+                text = reading.passages[passage].text[start:end]
+                found.setdefault(_alike(text), []).append((passage, start, end, prior * probability))
+        spans = [_merge(reading, places) for places in found.values()]
+        polar = [
+            Candidate(text, float(sum(p * math.exp(s.kind[kind]) for p, s in zip(priors, windows, strict=True))), ())
+            for text, kind in (("yes", YES), ("no", NO))
+        ]
+        return sorted([*spans, *polar], key=lambda c: -c.probability)
+
+    def _score_windows(self, readings: Sequence[Reading]) -> list[list[Scored]]:
+        import torch
+
+        model, _ = self._loaded
+        built = [self.builder.build(reading) for reading in readings]
+        flat = [(len(w.ids), i, j, w) for i, windows in enumerate(built) for j, w in enumerate(windows)]
+        flat.sort(key=lambda item: item[:3])
+        scored: dict[tuple[int, int], Scored] = {}
+        for first in range(0, len(flat), BATCH):
+            batch = flat[first : first + BATCH]
+            with torch.inference_mode():
+                logits = model([item[3] for item in batch])
+            start, end, kind = (t.cpu().numpy() for t in (logits.start, logits.end, logits.kind))
+            for row, (length, i, j, window) in enumerate(batch):
+                scored[i, j] = Scored(window, start[row, :length], end[row, :length], kind[row])
+        return [[scored[i, j] for j in range(len(windows))] for i, windows in enumerate(built)]
+
+    def _draft(self, reading: Reading, windows: Sequence[Scored]) -> Draft:
+        used = tuple(passage.id for passage in reading.passages)
+        tokens = sum(len(scored.window.ids) for scored in windows)
+        is_claim = reading.question.kind is Kind.CLAIM
+        text, confidence, citations = (self._verdict if is_claim else self._answer)(reading, windows)
+        if confidence < self.config.min_confidence:
+            text, citations = None, ()
+        return Draft(text, confidence, citations, used, tokens)
+
+    def _answer(self, reading: Reading, windows: Sequence[Scored]) -> tuple[str | None, float, tuple[Citation, ...]]:
+        candidates = self.candidates(reading, windows) if reading.passages else []
+        if not candidates:
+            return None, 0.0, ()
+        best = candidates[0]
+        places = best.places or _evidence(windows)
+        calibration = self._loaded[1]
+        confidence = _platt(best.probability, calibration.slope, calibration.offset)
+        return best.text, confidence, _citations(reading, places)
+
+    def _verdict(self, reading: Reading, windows: Sequence[Scored]) -> tuple[str | None, float, tuple[Citation, ...]]:
+        calibration = self._loaded[1]
+        supports = verdict_probability(windows)
+        verdict = Verdict.SUPPORTS if supports >= 0.5 else Verdict.REFUTES
+        share = max(supports, 1 - supports)
+        confidence = _platt(share, calibration.claim_slope, calibration.claim_offset)
+        return verdict.value, confidence, _citations(reading, _evidence(windows))
+
+
+def verdict_probability(windows: Sequence[Scored]) -> float:
+    """Return the probability of SUPPORTS against REFUTES; the earlier window counts where there are several.
+
+    Args:
+        windows: The windows of one claim.
+
+    Returns:
+        A number from 0 to 1.
+    """
+    # Later windows hold lower-ranked passages, so each weighs half of the one before.
+    weights = np.array([0.5**i for i in range(len(windows))])
+    odds = np.array([float(s.kind[YES] - s.kind[NO]) for s in windows])
+    return float(1 / (1 + math.exp(-float((weights * odds).sum() / weights.sum()))))
+
+
+def _priors(reading: Reading, windows: Sequence[Scored], sharpness: float) -> Floats:
+    """Return p(passage | question) per window; windows of one passage share it. Shape `windows`."""
+    owners = [scored.window.passages[0] for scored in windows]
+    scores = np.array(reading.scores or [0.0] * len(reading.passages), np.float64) * sharpness
+    shares = np.exp(scores - scores.max())
+    shares /= shares.sum()
+    counts = np.bincount(owners, minlength=len(shares))
+    priors: Floats = np.array([shares[o] / counts[o] for o in owners], np.float32)
+    return priors
+
+
+def _best_spans(scored: Scored, max_tokens: int) -> list[tuple[int, int, int, float]]:
+    """Return the window's best spans: passage, first character, one past the last, probability within the window."""
+    length = len(scored.start)
+    joint = scored.start[:, None] + scored.end[None, :]
+    offset = np.arange(length)[None, :] - np.arange(length)[:, None]
+    joint[(offset < 0) | (offset >= max_tokens)] = -np.inf
+    best = np.argsort(-joint, axis=None, kind="stable")[:SPANS_PER_WINDOW]
+    spans = []
+    for first, last in zip(*np.unravel_index(best, joint.shape), strict=True):
+        begin, finish = scored.window.tokens[first], scored.window.tokens[last]
+        if begin is not None and finish is not None and begin.passage == finish.passage:
+            probability = math.exp(float(joint[first, last] + scored.kind[SPAN]))
+            spans.append((begin.passage, begin.start, finish.end, probability))
+    return spans
+
+
+def _evidence(windows: Sequence[Scored]) -> tuple[tuple[int, int, int, float], ...]:
+    """Return the best span of the first window that has one: what a verdict, yes or no rests on."""
+    for scored in windows:
+        best = _best_spans(scored, len(scored.start))
+        if best:
+            return (best[0],)
+    return ()
+
+
+def _merge(reading: Reading, places: Sequence[tuple[int, int, int, float]]) -> Candidate:
+    ordered = sorted(places, key=lambda place: -place[3])
+    passage, start, end, _ = ordered[0]
+    one_each = {place[0]: place for place in reversed(ordered)}
+    kept = tuple(sorted(one_each.values(), key=lambda place: -place[3]))
+    text = reading.passages[passage].text[start:end]
+    return Candidate(text, min(1.0, sum(place[3] for place in ordered)), kept)
+
+
+def _citations(reading: Reading, places: Sequence[tuple[int, int, int, float]]) -> tuple[Citation, ...]:
+    """Return a citation per place whose share is at least a tenth of the best's."""
+    kept = [place for place in places if place[3] >= 0.1 * places[0][3]]
+    cited = []
+    for position, start, end, _ in kept:
+        passage = reading.passages[position]
+        begin, finish = passage.start + start, passage.start + end
+        text = passage.text[start:end]
+        cited.append(Citation(passage.id, passage.page, passage.title, begin, finish, text, passage.sheet))
+    return tuple(cited)
+
+
+def _log_probabilities(reading: Reading, windows: Sequence[Scored], answers: Sequence[str]) -> list[float]:
+    return [max(LEAST_LOG_PROBABILITY, max(_log_probability(reading, s, a) for s in windows)) for a in answers]
+
+
+def _log_probability(reading: Reading, scored: Scored, answer: str) -> float:
+    if reading.question.kind is Kind.CLAIM:
+        odds = float(scored.kind[YES] - scored.kind[NO])
+        return -math.log1p(math.exp(-odds if answer == Verdict.SUPPORTS else odds))
+    if answer.strip().lower() in {"yes", "no"}:
+        return float(scored.kind[YES if answer.strip().lower() == "yes" else NO])
+    found = token_spans(scored.window, 0, occurrences(answer, reading.passages[0].text))
+    if not found:
+        return LEAST_LOG_PROBABILITY
+    terms = [float(scored.start[first] + scored.end[last]) for first, last in found]
+    return float(scored.kind[SPAN]) + float(np.logaddexp.reduce(terms))
+
+
+def _platt(probability: float, slope: float, offset: float) -> float:
+    clipped = min(max(probability, 1e-6), 1 - 1e-6)
+    return 1 / (1 + math.exp(-(slope * math.log(clipped / (1 - clipped)) + offset)))
+
+
+def _alike(text: str) -> str:
+    """Return a key under which answers that differ by case, articles or punctuation at the ends are one."""
+    words = unicodedata.normalize("NFKC", text).casefold().strip(" .,;:!?\"'()[]").split()
+    return " ".join(words[1:] if len(words) > 1 and words[0] in {"the", "a", "an"} else words)

@@ -1,0 +1,1 @@
+"""Retrieval: BM25 and dense search over one index, fused, with a learned query adapter."""

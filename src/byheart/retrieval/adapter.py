@@ -1,0 +1,131 @@
+"""The query adapter: a learned low-rank change of the question's vector.
+
+Owns two small matrices, their application and their file. Knows no training and no index. Passage vectors stay as they
+are, so training it never forces re-indexing; until it is trained it changes no bit.
+Source: Houlsby et al. 2019, Parameter-Efficient Transfer Learning, section 2 (residual, identity at the start).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from byheart.errors import FormatError, VectorIndexError
+from byheart.interfaces import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAdapter:
+    """`normalize(q + (q·A)·B)`.
+
+    Attributes:
+        down: A. Shape `width rank`.
+        up: B, zero until trained. Shape `rank width`.
+    """
+
+    down: Floats
+    up: Floats
+
+    def __post_init__(self) -> None:
+        """Refuse matrices that do not fit each other.
+
+        Raises:
+            VectorIndexError: Shapes disagree, the type is not float32, or a number is not finite.
+        """
+        down, up = self.down, self.up
+        if down.ndim != 2 or up.shape != down.shape[::-1]:
+            raise VectorIndexError(
+                f"adapter matrices must be (width, rank) and (rank, width), got {down.shape} and {up.shape}; "
+                "train it again"
+            )
+        if down.dtype != np.float32 or up.dtype != np.float32:
+            raise VectorIndexError(f"adapter matrices must be float32, got {down.dtype} and {up.dtype}; convert them")
+        if not (np.isfinite(down).all() and np.isfinite(up).all()):
+            raise VectorIndexError("an adapter matrix holds NaN or infinity; go back to the last good weights")
+
+    @classmethod
+    def identity(cls, width: int, rank: int, seed: int) -> QueryAdapter:
+        """Return an adapter that changes nothing yet and can be trained.
+
+        Args:
+            width: Length of a query vector.
+            rank: Inner width.
+            seed: Draws A; B is zero.
+
+        Returns:
+            The untrained adapter.
+        """
+        down = np.random.default_rng(seed).normal(0, width**-0.5, (width, rank)).astype(np.float32)
+        return cls(down, np.zeros((rank, width), np.float32))
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it changes anything."""
+        return bool(self.up.any())
+
+    def apply(self, queries: Floats) -> Floats:
+        """Return the adapted unit vectors; each is computed apart, so a batch changes nothing.
+
+        Args:
+            queries: Query vectors. Shape `batch width`.
+
+        Returns:
+            Query vectors. Shape `batch width`.
+
+        Raises:
+            VectorIndexError: The queries have another width.
+        """
+        if queries.ndim != 2 or queries.shape[1] != self.down.shape[0]:
+            raise VectorIndexError(
+                f"the query adapter is for vectors of length {self.down.shape[0]}, got shape {queries.shape}; "
+                "use the adapter trained with this encoder"
+            )
+        if not self.is_trained:
+            return queries
+        return np.stack([self._one(query) for query in queries]) if len(queries) else queries
+
+    def _one(self, query: Floats) -> Floats:
+        changed = query + (query @ self.down) @ self.up
+        norm = np.linalg.norm(changed)
+        return np.asarray(changed / norm if norm > 0 else query, np.float32)
+
+    def save(self, path: Path) -> None:
+        """Write the matrices as safetensors.
+
+        Args:
+            path: File to write.
+        """
+        from safetensors.numpy import save_file
+
+        save_file({"down": np.ascontiguousarray(self.down), "up": np.ascontiguousarray(self.up)}, path)
+
+    @classmethod
+    def load(cls, path: Path, width: int) -> QueryAdapter:
+        """Return the adapter in a file.
+
+        Args:
+            path: File that `save` wrote.
+            width: Length of the encoder's vectors.
+
+        Returns:
+            The adapter.
+
+        Raises:
+            FormatError: The file is no adapter, or one for another width.
+        """
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        try:
+            tensors = load_file(path)
+            adapter = cls(tensors["down"], tensors["up"])
+        except (OSError, SafetensorError, KeyError, VectorIndexError) as error:
+            raise FormatError(f"{path.name} is no query adapter: {error}; restore a snapshot") from error
+        if adapter.down.shape[0] != width:
+            raise FormatError(
+                f"{path.name} is for vectors of length {adapter.down.shape[0]}, the encoder gives {width}; "
+                "train it again"
+            )
+        return adapter

@@ -1,0 +1,99 @@
+"""Results as text and as JSON, for the command line.
+
+Owns wording and layout. Computes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from byheart.types import AddReport, Answer, Citation, Hit, Passage, RemoveReport, Status
+
+QUOTE_CHARACTERS = 240
+
+
+def as_json(value: object) -> str:
+    """Return dataclasses, enums and tuples as one line of JSON."""
+    return json.dumps(_plain(value), ensure_ascii=False)
+
+
+def answer(found: Answer) -> str:
+    """Return an answer for people: text, how it came about, and sources."""
+    lines = [found.text if found.text is not None else "No answer found in the documents.", ""]
+    steps = ", ".join(f"{step.name} {step.seconds:.3f}" for step in found.seconds)
+    sure = "" if found.confidence is None else f" · confidence {found.confidence:.2f}"
+    lines.append(f"{found.route.value}{sure} · {found.total_seconds:.3f} s ({steps})")
+    if found.citations:
+        lines += ["", "Sources"]
+    for number, citation in enumerate(found.citations, start=1):
+        lines += _citation(number, citation)
+    if found.text is None and found.hits:
+        lines += ["", "Nearest passages", *(f"    {hit.passage_id}  {hit.score:.3f}" for hit in found.hits[:3])]
+    return "\n".join(lines)
+
+
+def hits(found: Sequence[tuple[Hit, Passage]]) -> str:
+    """Return ranked passages for people."""
+    if not found:
+        return "No passage found."
+    lines = []
+    for rank, (hit, passage) in enumerate(found, start=1):
+        lines.append(f"{rank}. {hit.score:.3f}  {hit.passage_id}{_sheet(passage.sheet)}  (BM25 {hit.lexical:.2f}, cosine {hit.dense:.3f})")
+        lines += [f"   {passage.heading_path}"] if passage.heading_path else []
+        lines.append(f"   {_shortened(passage.text)}")
+    return "\n".join(lines)
+
+
+def added(report: AddReport) -> str:
+    """Return what an add did, with the reason of every refusal."""
+    counts = (
+        f"{len(report.added)} added, {len(report.updated)} updated, {len(report.unchanged)} unchanged, "
+        f"{len(report.removed)} removed, {len(report.refused)} refused"
+    )
+    lines = [f"{counts}; {report.passages_added} passages written, {report.passages_removed} deleted; epoch {report.epoch}"]
+    lines += [f"refused  {refusal.source}: {refusal.reason}" for refusal in report.refused]
+    lines += [f"note     {notice}" for notice in report.notices]
+    return "\n".join(lines)
+
+
+def removed(report: RemoveReport) -> str:
+    """Return what a removal did."""
+    lines = [f"{len(report.removed)} documents removed, {report.passages_removed} passages deleted; epoch {report.epoch}"]
+    lines += [f"missing  {name}: no document has this name; `byheart documents` lists them" for name in report.missing]
+    return "\n".join(lines)
+
+
+def status(found: Status) -> str:
+    """Return sizes and versions, one to a line."""
+    rows = dataclasses.asdict(found)
+    rows["bytes_on_disk"] = f"{found.bytes_on_disk:,}"
+    return "\n".join(f"{name.replace('_', ' '):<16} {value}" for name, value in rows.items())
+
+
+def _citation(number: int, citation: Citation) -> list[str]:
+    place = f"characters {citation.start}-{citation.end}{_sheet(citation.sheet)}"
+    title = f"  {citation.title}" if citation.title and citation.title != citation.page else ""
+    return [f"[{number}] {citation.page}, {place}{title}", f'    "{_shortened(citation.text)}"']
+
+
+def _sheet(sheet: int | None) -> str:
+    return "" if sheet is None else f", page {sheet}"
+
+
+def _shortened(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= QUOTE_CHARACTERS else flat[: QUOTE_CHARACTERS - 1] + "…"
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

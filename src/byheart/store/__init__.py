@@ -1,0 +1,1 @@
+"""The knowledge base's one SQLite database: epochs, migrations, documents."""

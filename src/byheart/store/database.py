@@ -1,0 +1,253 @@
+"""One SQLite database, in which an epoch is a committed transaction.
+
+Owns the connection's settings, migrations, write and read transactions, backup and the checks on opening. Knows the
+table `state`; what the other tables hold is their users' business.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+from byheart.errors import BusyError, FormatError, NotAKnowledgeBaseError
+
+FILE = "knowledge.sqlite"
+APPLICATION_ID = 0x62796872  # "byhr"
+MIGRATIONS = tuple(
+    sorted(path.name for path in resources.files("byheart.store").joinpath("migrations").iterdir() if path.name[0].isdigit())
+)
+FORMAT_VERSION = len(MIGRATIONS)
+
+
+class Database:
+    """A connection to a knowledge base's database; threads take turns."""
+
+    def __init__(self, path: Path, *, wait_seconds: float = 10.0) -> None:
+        """Open an existing database and bring it up to date.
+
+        Args:
+            path: The database file.
+            wait_seconds: How long a writer waits for another one.
+
+        Raises:
+            NotAKnowledgeBaseError: There is no such file.
+            FormatError: The file is no knowledge base, is damaged, or was written by a newer version.
+            BusyError: It must be migrated while another process writes.
+        """
+        if not path.is_file():
+            raise NotAKnowledgeBaseError(f"{path.parent} holds no knowledge base; run: byheart init {path.parent}")
+        self.path = path
+        self.wait_seconds = wait_seconds
+        self._lock = threading.RLock()
+        self.connection = _connect(path, wait_seconds)
+        try:
+            _check(self.connection, path)
+            self._migrate()
+        except sqlite3.DatabaseError as error:
+            self.connection.close()
+            raise _translated(error, path, wait_seconds) from error
+        except FormatError:
+            self.connection.close()
+            raise
+
+    @property
+    def epoch(self) -> int:
+        """Number of the last committed transaction, as the open transaction sees it."""
+        row = self.connection.execute("SELECT epoch FROM state").fetchone()
+        if row is None:
+            raise FormatError(f"{self.path} was never finished; delete its folder and run byheart init again")
+        return int(row[0])
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """Open the one write transaction; it becomes the next epoch, or leaves no trace if the block raises.
+
+        Yields:
+            The connection.
+
+        Raises:
+            BusyError: Another process writes for longer than we wait.
+            FormatError: The file is damaged.
+        """
+        with self._lock:
+            try:
+                self.connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                raise _translated(error, self.path, self.wait_seconds) from error
+            try:
+                yield self.connection
+                self.connection.execute("UPDATE state SET epoch = epoch + 1")
+                self.connection.execute("COMMIT")
+            except BaseException as error:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.DatabaseError):
+                    raise _translated(error, self.path, self.wait_seconds) from error
+                raise
+            self._checkpoint()
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """Hold one epoch still: everything read inside belongs to it, whatever other processes write.
+
+        Yields:
+            The connection.
+
+        Raises:
+            FormatError: The file is damaged.
+        """
+        with self._lock:
+            outermost = not self.connection.in_transaction
+            try:
+                if outermost:
+                    self.connection.execute("BEGIN")
+                yield self.connection
+            except sqlite3.DatabaseError as error:
+                raise _translated(error, self.path, self.wait_seconds) from error
+            finally:
+                if outermost and self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+
+    def copy_to(self, path: Path) -> None:
+        """Write a whole copy of the current epoch to a new file, while others go on reading and writing.
+
+        Args:
+            path: File to create; a kill in between leaves no file of that name.
+        """
+        partial = path.with_suffix(".partial")
+        partial.unlink(missing_ok=True)
+        target = sqlite3.connect(partial)
+        try:
+            self.connection.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")
+        finally:
+            target.close()
+        partial.replace(path)
+
+    def replace_by(self, path: Path) -> None:
+        """Take over another database's content as one new epoch.
+
+        Args:
+            path: A file that `copy_to` wrote; it stays as it is.
+
+        Raises:
+            BusyError: Another process writes for longer than we wait.
+            FormatError: The other file is no knowledge base, or is damaged.
+        """
+        with self._lock:
+            incoming = self.path.with_name("incoming.partial")
+            incoming.unlink(missing_ok=True)
+            Database(path, wait_seconds=self.wait_seconds).copied_and_closed(incoming)
+            source = sqlite3.connect(incoming, isolation_level=None)
+            try:
+                # Never lower than either: caches of both lines of history must see a new number.
+                source.execute("UPDATE state SET epoch = max(epoch, ?) + 1", (self.epoch,))
+                source.backup(self.connection)
+            except sqlite3.DatabaseError as error:
+                raise _translated(error, self.path, self.wait_seconds) from error
+            finally:
+                source.close()
+                incoming.unlink(missing_ok=True)
+            self.connection.execute("PRAGMA journal_mode = WAL")
+            self._checkpoint()
+
+    def copied_and_closed(self, path: Path) -> None:
+        """Copy to a new file and close this database."""
+        try:
+            self.copy_to(path)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection; safe to call twice."""
+        with self._lock:
+            self.connection.close()
+
+    def _migrate(self) -> None:
+        while _version(self.connection) < FORMAT_VERSION:
+            self.connection.execute("BEGIN IMMEDIATE")
+            apply_migration(self.connection, _version(self.connection))
+            self.connection.execute("COMMIT")
+
+    def _checkpoint(self) -> None:
+        """Move the log into the file and empty it, so that removed text is in neither; a reader may put it off."""
+        self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+
+def create(path: Path, encoder: str, encoder_fingerprint: str, analyzer_version: int, width: int) -> None:
+    """Create an empty database; a kill in between leaves no file of that name.
+
+    Args:
+        path: File to create.
+        encoder: Name of the encoder.
+        encoder_fingerprint: Hash of the encoder's weights and tokenizer.
+        analyzer_version: Version of the analyzer.
+        width: Length of a vector.
+    """
+    partial = path.with_suffix(".partial")
+    partial.unlink(missing_ok=True)
+    connection = sqlite3.connect(partial, isolation_level=None)
+    try:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("BEGIN")
+        for version in range(FORMAT_VERSION):
+            apply_migration(connection, version)
+        row = (encoder, encoder_fingerprint, analyzer_version, width)
+        connection.execute("INSERT INTO state VALUES (1, 0, ?, ?, ?, ?)", row)
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+    partial.replace(path)
+
+
+def apply_migration(connection: sqlite3.Connection, version: int) -> None:
+    """Run migration number `version` + 1 inside the open transaction."""
+    script = resources.files("byheart.store").joinpath("migrations", MIGRATIONS[version]).read_text("utf-8")
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
+    connection.execute(f"PRAGMA user_version = {version + 1}")
+
+
+def _connect(path: Path, wait_seconds: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False)
+    # First of all: every statement below may already have to wait for another process.
+    connection.execute(f"PRAGMA busy_timeout = {int(wait_seconds * 1000)}")
+    return connection
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application_id != APPLICATION_ID:
+        raise FormatError(f"{path} is no knowledge base of byheart (application id {application_id:#x}); pass another folder")
+    if _version(connection) > FORMAT_VERSION:
+        raise FormatError(
+            f"{path} has format version {_version(connection)}, this byheart reads up to {FORMAT_VERSION}; upgrade byheart"
+        )
+    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON").fetchone()
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _translated(error: sqlite3.DatabaseError, path: Path, wait_seconds: float) -> Exception:
+    """Return the error a user should see for SQLite's."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return BusyError(f"another process writes to {path.parent} (waited {wait_seconds:g} s); try again when it is done")
+    if code is not None and code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return FormatError(f"{path} is damaged ({error}); restore a snapshot: byheart restore {path.parent} SNAPSHOT")
+    if code is not None and code & 0xFF in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:
+        return BusyError(f"{path} cannot be written ({error}); free space or rights, then run the command again")
+    return error

@@ -1,0 +1,128 @@
+"""Documents and passages in the database.
+
+Owns the tables `documents`, `origins` and `passages`. Every method works inside the caller's transaction. Knows no
+vectors: who removes passages here is told their ids, to remove them from the index in the same transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from byheart.errors import PassageError
+from byheart.types import Document, Passage
+
+VARIABLES = 500  # per statement; SQLite's own limit is higher
+
+
+class Documents:
+    """The corpus as rows."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Keep the connection.
+
+        Args:
+            connection: A knowledge base's connection.
+        """
+        self.connection = connection
+
+    def put(self, document: Document, passages: Sequence[Passage], origin: str, content_hash: str) -> None:
+        """Store a document that is not there, with its passages.
+
+        Args:
+            document: The document.
+            passages: Its passages.
+            origin: The file it came from.
+            content_hash: Hash of what defines its passages.
+        """
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        row = (document.page, origin, document.title, document.media_type, document.text, content_hash, now)
+        self.connection.execute("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        self.connection.executemany(
+            'INSERT INTO passages (id, page, headings, start, "end", sheet) VALUES (?, ?, ?, ?, ?, ?)',
+            [(p.id, p.page, json.dumps(p.headings, ensure_ascii=False), p.start, p.end, p.sheet) for p in passages],
+        )
+
+    def remove(self, pages: Sequence[str]) -> list[str]:
+        """Delete documents and return the ids of their passages; pages that are not there are ignored."""
+        removed = []
+        for page in pages:
+            rows = self.connection.execute("SELECT id FROM passages WHERE page = ? ORDER BY number", (page,))
+            removed += [row[0] for row in rows]
+        self.connection.executemany("DELETE FROM documents WHERE page = ?", [(page,) for page in pages])
+        return removed
+
+    def content_hashes(self, pages: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """Return origin and content hash of those pages that are there."""
+        query = "SELECT page, origin, content_hash FROM documents WHERE page IN"
+        return {page: (origin, digest) for page, origin, digest in self._among(query, pages)}
+
+    def pages_of(self, origin: str) -> list[str]:
+        """Return the pages that came from a file, ascending."""
+        rows = self.connection.execute("SELECT page FROM documents WHERE origin = ? ORDER BY page", (origin,))
+        return [row[0] for row in rows]
+
+    def origins(self) -> dict[str, str]:
+        """Return each added file's hash."""
+        return dict(self.connection.execute("SELECT origin, file_hash FROM origins"))
+
+    def mark_origin(self, origin: str, file_hash: str) -> None:
+        """Remember that a file was added whole."""
+        self.connection.execute("INSERT OR REPLACE INTO origins VALUES (?, ?)", (origin, file_hash))
+
+    def forget_origins(self, origins: Iterable[str]) -> None:
+        """Forget files, so that adding them again reads them again."""
+        self.connection.executemany("DELETE FROM origins WHERE origin = ?", [(origin,) for origin in origins])
+
+    def matching(self, name: str) -> list[str]:
+        """Return the pages that a name means: the page itself, all of a file, or all below a folder; ascending."""
+        prefix = name.rstrip("/") + "/"
+        rows = self.connection.execute(
+            "SELECT page FROM documents WHERE page = ?1 OR origin = ?1 OR substr(origin, 1, length(?2)) = ?2 ORDER BY page",
+            (name, prefix),
+        )
+        return [row[0] for row in rows]
+
+    def passages(self, passage_ids: Sequence[str]) -> list[Passage]:
+        """Return passages by id, in the order asked for.
+
+        Args:
+            passage_ids: Ids.
+
+        Returns:
+            One passage per id.
+
+        Raises:
+            PassageError: An id is not in the knowledge base, any more or ever.
+        """
+        query = (
+            'SELECT p.id, p.page, d.title, p.headings, substr(d.text, p.start + 1, p."end" - p.start), '
+            'p.start, p."end", p.sheet FROM passages p JOIN documents d USING (page) WHERE p.id IN'
+        )
+        found = {row[0]: Passage(*row[:3], tuple(json.loads(row[3])), *row[4:]) for row in self._among(query, passage_ids)}
+        for asked in passage_ids:
+            if asked not in found:
+                raise PassageError(f"there is no passage {asked!r}; it was removed or changed, search again for its new id")
+        return [found[asked] for asked in passage_ids]
+
+    def passage_ids(self) -> list[str]:
+        """Return the ids of all passages, ascending."""
+        return [row[0] for row in self.connection.execute("SELECT id FROM passages ORDER BY id")]
+
+    def pages(self) -> list[tuple[str, str, int]]:
+        """Return page, title and number of passages of every document, ascending by page."""
+        query = "SELECT d.page, d.title, count(p.id) FROM documents d LEFT JOIN passages p USING (page) GROUP BY d.page"
+        return list(self.connection.execute(query + " ORDER BY d.page"))
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many documents and passages there are."""
+        query = "SELECT (SELECT count(*) FROM documents), (SELECT count(*) FROM passages)"
+        documents, passages = self.connection.execute(query).fetchone()
+        return documents, passages
+
+    def _among(self, query: str, values: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        for first in range(0, len(values), VARIABLES):
+            some = values[first : first + VARIABLES]
+            yield from self.connection.execute(f"{query} ({','.join('?' * len(some))})", list(some))

@@ -1,0 +1,1 @@
+"""Training: one story per file, read from top to bottom."""

@@ -1,0 +1,63 @@
+"""Long training that survives being stopped: vectors kept by content, state kept by step.
+
+Owns two kinds of files in a work folder. Knows nothing of what is trained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from byheart.interfaces import Encoder, Floats
+
+
+class VectorCache:
+    """Encodes each list of texts once, and keeps the vectors under a hash of texts and encoder."""
+
+    def __init__(self, encoder: Encoder, folder: Path) -> None:
+        """Keep the encoder and make the folder.
+
+        Args:
+            encoder: What encodes.
+            folder: Where the files are kept.
+        """
+        self.encoder = encoder
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, name: str, texts: Sequence[str]) -> Path:
+        """Return where the vectors of these texts are kept."""
+        digest = hashlib.sha256(self.encoder.fingerprint.encode())
+        for text in texts:
+            digest.update(text.encode("utf-8") + b"\x00")
+        return self.folder / f"{name}.{digest.hexdigest()[:16]}.npy"
+
+    def __call__(self, name: str, texts: Sequence[str]) -> Floats:
+        """Return the vectors of the texts, encoded as passages. Shape `batch width`."""
+        path = self.path(name, texts)
+        if not path.is_file():
+            partial = path.with_suffix(".partial.npy")
+            np.save(partial, self.encoder.encode_passages(texts))
+            partial.replace(path)
+        vectors: Floats = np.load(path)
+        return vectors
+
+
+def save_state(path: Path, state: dict[str, Any]) -> None:
+    """Write a training state; a kill in between leaves the last one whole."""
+    partial = path.with_suffix(".partial")
+    torch.save(state, partial)
+    partial.replace(path)
+
+
+def load_state(path: Path) -> dict[str, Any] | None:
+    """Return the training state written last, None when there is none."""
+    if not path.is_file():
+        return None
+    state: dict[str, Any] = torch.load(path, weights_only=True)
+    return state

@@ -1,0 +1,241 @@
+"""Training the compact reader: examples, batches, likelihood, steps, weights. Read it from top to bottom.
+
+Owns the order of training and its settings. Can be stopped and started again at any step.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from byheart.config import EncoderConfig
+from byheart.errors import EvaluationError
+from byheart.interfaces import Reading
+from byheart.reader.compact_model import AnswerKind, CompactModel, Logits, save_weights, span_log_likelihood
+from byheart.reader.windows import Window, WindowBuilder, token_spans
+from byheart.text.encoder import SentenceEncoder
+from byheart.train.checkpoint import VectorCache, load_state, save_state
+from byheart.train.reader_examples import Example, is_held_out, reader_examples
+from byheart.types import Kind, Progress, no_progress
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderTraining:
+    """Settings of one training run.
+
+    Attributes:
+        epochs: Passes over the data.
+        learning_rate: Peak rate of the encoder's layers; the heads get five times as much.
+        tokens_per_batch: Padded tokens in one step.
+        warmup: Share of the steps in which the rate rises.
+        evidence_weight: Weight of a claim's evidence span beside its verdict.
+        precision: `bf16` (faster where the processor has it) or `fp32`.
+        seed: Of everything random.
+        checkpoint_steps: Steps between two saved states.
+    """
+
+    epochs: int = 2
+    learning_rate: float = 1e-4
+    tokens_per_batch: int = 4096
+    warmup: float = 0.06
+    evidence_weight: float = 0.3
+    precision: str = "bf16"
+    seed: int = 7
+    checkpoint_steps: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An example laid out for the network: a window, the right kind, and the right token spans."""
+
+    window: Window
+    kind: AnswerKind
+    spans: tuple[tuple[int, int], ...]
+    is_claim: bool
+
+
+def train_reader(data: Path, work: Path, weights: Path, settings: ReaderTraining, progress: Progress = no_progress) -> Path:
+    """Train the compact reader and write its weights.
+
+    Args:
+        data: Folder of the public data sets.
+        work: Folder for vectors, state and log; an interrupted run goes on from there.
+        weights: File to write.
+        settings: How to train.
+        progress: Told of every step.
+
+    Returns:
+        The weight file.
+
+    Raises:
+        EvaluationError: The work folder holds a run with other settings.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    encoder = SentenceEncoder(EncoderConfig())
+    builder = WindowBuilder(encoder.tokenizer)
+    cache = VectorCache(encoder, work / "vectors")
+    torch.manual_seed(settings.seed)
+    model = CompactModel(encoder.folder)
+    optimizer = _optimizer(model, settings)
+    done = _resume(work / "state.pt", settings, model, optimizer)
+
+    batches = [b for epoch in range(settings.epochs) for b in _epoch_batches(data, cache, builder, settings, epoch)]
+    started = time.perf_counter()
+    model.train()
+    for step in range(done, len(batches)):
+        _set_rate(optimizer, settings, step / len(batches))
+        losses = _step(model, optimizer, batches[step], settings)
+        progress(step + 1, len(batches), "steps")
+        if step % 20 == 0:
+            _write_log(work / "log.jsonl", step, len(batches), time.perf_counter() - started, losses)
+        if (step + 1) % settings.checkpoint_steps == 0 or step + 1 == len(batches):
+            save_state(work / "state.pt", _state(step + 1, settings, model, optimizer))
+
+    weights.parent.mkdir(parents=True, exist_ok=True)
+    notes = {"base": encoder.name, "base_fingerprint": encoder.fingerprint, "training": asdict(settings)}
+    save_weights(weights, model, CompactModel(encoder.folder), notes)
+    return weights
+
+
+def _epoch_batches(
+    data: Path, cache: VectorCache, builder: WindowBuilder, settings: ReaderTraining, epoch: int
+) -> list[list[Row]]:
+    """Return one epoch's batches: rows of like length together, batches in random order."""
+    seed = settings.seed + 1000 * epoch
+    examples = [e for e in reader_examples(data, cache, seed) if not is_held_out(e.question.text)]
+    rows = [row for example in examples for row in lay_out(builder, example)]
+    rng = random.Random(seed)
+    rng.shuffle(rows)
+    rows.sort(key=lambda row: len(row.window.ids) // 8)
+    batches = list(_fill(rows, settings.tokens_per_batch))
+    rng.shuffle(batches)
+    log.info("epoch %d: %d rows, %d batches", epoch, len(rows), len(batches))
+    return batches
+
+
+def lay_out(builder: WindowBuilder, example: Example) -> list[Row]:
+    """Return an example's windows with their targets; a window without the answer is left out."""
+    rows = []
+    for window in builder.build(Reading(example.question, example.passages)):
+        spans = tuple(
+            place
+            for span in example.spans
+            if span.passage in window.passages
+            for place in token_spans(window, span.passage, [(span.start, span.end)])
+        )
+        if example.kind is not AnswerKind.SPAN or spans:
+            rows.append(Row(window, example.kind, spans, example.question.kind is Kind.CLAIM))
+    return rows[:1]
+
+
+def _fill(rows: Sequence[Row], tokens_per_batch: int) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    longest = 0
+    for row in rows:
+        longest = max(longest, len(row.window.ids))
+        if batch and longest * (len(batch) + 1) > tokens_per_batch:
+            yield batch
+            batch, longest = [], len(row.window.ids)
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def batch_loss(logits: Logits, rows: Sequence[Row], evidence_weight: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the mean negative log-likelihoods of the right kinds and of the right spans.
+
+    Args:
+        logits: The network's output.
+        rows: The batch.
+        evidence_weight: Weight of a claim's evidence span; an answer's span has weight one.
+
+    Returns:
+        Two scalars; for a question their sum is −log p(answer). A claim may not be answered NONE or by a span.
+    """
+    kinds = torch.tensor([int(row.kind) for row in rows])
+    verdicts = torch.log_softmax(logits.kind[:, [AnswerKind.YES, AnswerKind.NO]], dim=-1)
+    of_claim = torch.tensor([row.is_claim for row in rows])
+    chosen = logits.kind.gather(1, kinds[:, None]).squeeze(1)
+    chosen_verdict = verdicts.gather(1, (kinds[:, None] - AnswerKind.YES).clamp(0, 1)).squeeze(1)
+    kind_loss = -torch.where(of_claim, chosen_verdict, chosen).mean()
+    span_terms = [
+        (evidence_weight if row.is_claim else 1.0) * span_log_likelihood(logits, i, row.spans)
+        for i, row in enumerate(rows)
+        if row.spans
+    ]
+    span_loss = -torch.stack(span_terms).sum() / len(rows) if span_terms else torch.zeros(())
+    return kind_loss, span_loss
+
+
+def _step(
+    model: CompactModel, optimizer: torch.optim.Optimizer, rows: Sequence[Row], settings: ReaderTraining
+) -> tuple[float, float]:
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.precision == "bf16"):
+        logits = model([row.window for row in rows])
+    kind_loss, span_loss = batch_loss(logits, rows, settings.evidence_weight)
+    loss = kind_loss + span_loss
+    if not math.isfinite(loss.item()):
+        raise EvaluationError(f"the loss is {loss.item()}; lower the learning rate ({settings.learning_rate}) and start again")
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return kind_loss.item(), span_loss.item()
+
+
+def _optimizer(model: CompactModel, settings: ReaderTraining) -> torch.optim.Optimizer:
+    heads = [*model.span_head.parameters(), *model.kind_head.parameters()]
+    layers = [p for p in model.encoder.parameters() if p.requires_grad]
+    groups = [
+        {"params": layers, "share": 1.0},
+        {"params": heads, "share": 5.0},
+    ]
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=0.01)
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, settings: ReaderTraining, done: float) -> None:
+    rising = done / settings.warmup
+    falling = (1 - done) / (1 - settings.warmup)
+    for group in optimizer.param_groups:
+        group["lr"] = settings.learning_rate * group["share"] * max(min(rising, falling), 0.0)
+
+
+def _state(
+    step: int, settings: ReaderTraining, model: CompactModel, optimizer: torch.optim.Optimizer
+) -> dict[str, object]:
+    return {
+        "step": step,
+        "settings": asdict(settings),
+        "model": {n: p.detach() for n, p in model.named_parameters() if p.requires_grad},
+        "optimizer": optimizer.state_dict(),
+    }
+
+
+def _resume(path: Path, settings: ReaderTraining, model: CompactModel, optimizer: torch.optim.Optimizer) -> int:
+    """Put the last saved state back and return the number of steps done, 0 where there is none."""
+    state = load_state(path)
+    if state is None:
+        return 0
+    if state["settings"] != asdict(settings):
+        raise EvaluationError(
+            f"{path.parent} holds a run with other settings ({state['settings']}); use them, or another work folder"
+        )
+    model.load_state_dict(state["model"], strict=False)
+    optimizer.load_state_dict(state["optimizer"])
+    return int(state["step"])
+
+
+def _write_log(path: Path, step: int, n_steps: int, seconds: float, losses: tuple[float, float]) -> None:
+    line = {"step": step, "steps": n_steps, "seconds": round(seconds, 1), "kind": losses[0], "span": losses[1]}
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")

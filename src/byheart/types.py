@@ -1,0 +1,368 @@
+"""The words of byheart as frozen dataclasses: what travels between the parts.
+
+Owns the shape of every value that crosses a boundary. Knows nothing of models, databases or files.
+Ids are values that survive re-adding a document (`page:start-end`), never positions in a list.
+"""
+
+from __future__ import annotations
+
+import enum
+import unicodedata
+from dataclasses import dataclass
+from typing import Protocol
+
+from byheart.errors import QuestionError
+
+MAX_QUESTION_CHARACTERS = 4_000
+
+
+class Route(enum.StrEnum):
+    """Where an answer comes from."""
+
+    MEMORY = "memory"
+    RETRIEVAL = "retrieval"
+    BOTH = "both"
+    ABSTAIN = "abstain"
+
+
+class Kind(enum.StrEnum):
+    """What is asked: a question wants a short answer, a claim wants SUPPORTS or REFUTES."""
+
+    QUESTION = "question"
+    CLAIM = "claim"
+
+
+class Verdict(enum.StrEnum):
+    """The answer to a claim, spelled as in FEVER."""
+
+    SUPPORTS = "SUPPORTS"
+    REFUTES = "REFUTES"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A user's text, checked once, here and nowhere else.
+
+    Attributes:
+        text: NFC, stripped, 1 to 4,000 characters.
+        kind: Whether an answer or a verdict is wanted.
+    """
+
+    text: str
+    kind: Kind = Kind.QUESTION
+
+    @classmethod
+    def parse(cls, text: str, kind: Kind = Kind.QUESTION) -> Question:
+        """Return the question in `text`, normalised.
+
+        Args:
+            text: What the user typed.
+            kind: A question or a claim.
+
+        Returns:
+            The checked question.
+
+        Raises:
+            QuestionError: `text` is no string, is blank, is too long, or cannot be encoded as UTF-8.
+        """
+        if not isinstance(text, str):
+            raise QuestionError(f"a question must be a string, got {type(text).__name__}; pass its text")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise QuestionError(
+                f"the question holds a lone surrogate at character {error.start}; decode the input as UTF-8"
+            ) from error
+        cleaned = unicodedata.normalize("NFC", text.replace("\x00", " ")).strip()
+        if not cleaned:
+            raise QuestionError(f"the question is empty, got {text!r}; ask with at least one word")
+        if len(cleaned) > MAX_QUESTION_CHARACTERS:
+            raise QuestionError(
+                f"the question has {len(cleaned):,} characters, at most {MAX_QUESTION_CHARACTERS:,} are read; "
+                "shorten it, or add the text as a document and ask about it"
+            )
+        return cls(cleaned, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One source text before it is split: a file, or one record of a JSONL file.
+
+    Attributes:
+        page: Id of the document, what KILT scores: a path or a record's own id.
+        title: For people and for the encoder.
+        text: NFC, the text that all spans count in.
+        sections: Where headings and printed pages begin, in order of `start`.
+        media_type: `text/markdown`, `application/pdf`, …
+    """
+
+    page: str
+    title: str
+    text: str
+    sections: tuple[Section, ...] = ()
+    media_type: str = "text/plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A stretch of a document under one heading path, on one printed page.
+
+    Attributes:
+        start: First character, from 0, in the document's text.
+        headings: Heading path from the outermost, without the document's title.
+        sheet: Printed page from 1 (PDF), None where the format has none.
+    """
+
+    start: int
+    headings: tuple[str, ...] = ()
+    sheet: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A retrievable stretch of one document: `text == document.text[start:end]`.
+
+    Attributes:
+        id: `page:start-end`, survives re-adding the document.
+        page: Id of the document.
+        title: The document's title.
+        headings: Heading path above the passage.
+        text: The passage itself, NFC.
+        start: First character in the document's text.
+        end: One past the last character.
+        sheet: Printed page from 1 (PDF), else None.
+    """
+
+    id: str
+    page: str
+    title: str
+    headings: tuple[str, ...]
+    text: str
+    start: int
+    end: int
+    sheet: int | None = None
+
+    @property
+    def heading_path(self) -> str:
+        """The title and the headings, outermost first, joined by ` > `; a repeated title is left out."""
+        return " > ".join((self.title, *(h for h in self.headings if h != self.title)) if self.title else self.headings)
+
+    @property
+    def indexed_text(self) -> str:
+        """What encoder and analyzer see: heading path, line break, text."""
+        path = self.heading_path
+        return f"{path}\n{self.text}" if path else self.text
+
+
+def passage_id(page: str, start: int, end: int) -> str:
+    """Return the id of the passage of `page` from character `start` up to `end`."""
+    return f"{page}:{start}-{end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A retrieved passage.
+
+    Attributes:
+        passage_id: Id of the passage.
+        score: Fused score, higher is better; comparable between hits of one question only.
+        lexical: BM25 score, 0 when no term is shared.
+        dense: Cosine between question and passage.
+    """
+
+    passage_id: str
+    score: float
+    lexical: float
+    dense: float
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """The exact place an answer rests on.
+
+    Attributes:
+        passage_id: Passage that was read.
+        page: Document the passage belongs to.
+        title: The document's title.
+        start: First character of `text` in the document's text.
+        end: One past the last character.
+        text: The cited words, exactly as in the document.
+        sheet: Printed page from 1 (PDF), else None.
+    """
+
+    passage_id: str
+    page: str
+    title: str
+    start: int
+    end: int
+    text: str
+    sheet: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a reader made of a question and its passages.
+
+    Attributes:
+        text: The answer, None when the reader found none.
+        confidence: Calibrated probability that the answer is right, 0 to 1; None when the reader cannot say.
+        citations: What it rests on, best first; always a subset of `used`.
+        used: Ids of the passages that fitted the reader's budget, in the order given.
+        prompt_tokens: Tokens read.
+    """
+
+    text: str | None
+    confidence: float | None
+    citations: tuple[Citation, ...] = ()
+    used: tuple[str, ...] = ()
+    prompt_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What leaves byheart: printed by the command line, serialised by the server, scored by the evaluation.
+
+    Attributes:
+        question: The question as asked, normalised.
+        text: The answer, None when byheart abstains.
+        route: Where the answer comes from.
+        confidence: Probability that the answer is right, None when the reader cannot say.
+        citations: Sources, best first; a subset of `used`.
+        hits: Ranked passages that retrieval returned.
+        used: Ids of the passages the reader read.
+        seconds: Seconds per step, in order.
+        epoch: Epoch of the knowledge base the answer was computed in.
+        prompt_tokens: Tokens the reader read.
+    """
+
+    question: Question
+    text: str | None
+    route: Route
+    confidence: float | None = None
+    citations: tuple[Citation, ...] = ()
+    hits: tuple[Hit, ...] = ()
+    used: tuple[str, ...] = ()
+    seconds: tuple[Step, ...] = ()
+    epoch: int = 0
+    prompt_tokens: int = 0
+
+    @property
+    def total_seconds(self) -> float:
+        """Seconds over all steps."""
+        return sum(step.seconds for step in self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How long one step of an answer took.
+
+    Attributes:
+        name: `encode`, `retrieve` or `read`.
+        seconds: Wall-clock seconds, an even share where questions were answered in one batch.
+    """
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A file or record that was not added, and why.
+
+    Attributes:
+        source: Path or record.
+        reason: What was wrong and what to do.
+    """
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddReport:
+    """What `add` did, page by page; every input is in exactly one of the groups.
+
+    Attributes:
+        added: Pages new to the knowledge base.
+        updated: Pages whose content changed.
+        unchanged: Pages already there with this content.
+        removed: Pages under an added folder whose file is gone.
+        refused: What could not be read, with reasons.
+        notices: Things a user should know, such as text split because it was too long for the encoder.
+        passages_added: Passages written.
+        passages_removed: Passages deleted.
+        epoch: Epoch after the add.
+    """
+
+    added: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    notices: tuple[str, ...] = ()
+    passages_added: int = 0
+    passages_removed: int = 0
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveReport:
+    """What `remove` did.
+
+    Attributes:
+        removed: Pages that are gone.
+        missing: Names that matched no page.
+        passages_removed: Passages deleted.
+        epoch: Epoch after the removal.
+    """
+
+    removed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    passages_removed: int = 0
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Sizes and versions of a knowledge base.
+
+    Attributes:
+        path: Folder.
+        epoch: Number of the last committed transaction.
+        format_version: Number of the last migration.
+        documents: Documents.
+        passages: Passages.
+        facts: Facts.
+        terms: Distinct index terms.
+        bytes_on_disk: Size of all files in the folder.
+        encoder: Name of the encoder.
+        encoder_hash: SHA-256 of the encoder's weights, shortened.
+        index: Name of the index engine.
+        reader: Name of the reader.
+    """
+
+    path: str
+    epoch: int
+    format_version: int
+    documents: int
+    passages: int
+    facts: int
+    terms: int
+    bytes_on_disk: int
+    encoder: str
+    encoder_hash: str
+    index: str
+    reader: str
+
+
+class Progress(Protocol):
+    """Called by long work: how much is done, of how much, and what."""
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """Report that `done` of `total` units of `what` are finished."""
+
+
+def no_progress(done: int, total: int, what: str) -> None:
+    """Ignore a progress report."""
+
+
