@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from byheart.config import ReaderConfig
-from byheart.errors import ConfigError, ReaderError, ReaderProtocolError, ReaderTimeoutError
+from byheart.errors import ConfigError, MissingExtraError, ReaderError, ReaderProtocolError, ReaderTimeoutError
 from byheart.interfaces import Reader, Reading
 from byheart.reader.openai import OpenAIReader
 from byheart.types import Kind, Passage, Question, passage_id
@@ -74,10 +75,10 @@ class FakeServer:
         server = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802
+            def do_GET(self) -> None:
                 self.answer({})
 
-            def do_POST(self) -> None:  # noqa: N802
+            def do_POST(self) -> None:
                 self.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
             def answer(self, body: dict[str, Any]) -> None:
@@ -226,14 +227,15 @@ def test_nobody_listening_is_an_error_with_the_address_and_advice(server: FakeSe
     gone = reader(server, waits)
     server.http.server_close()
     server.http.shutdown()
-    with pytest.raises(ReaderError, match=rf"no connection to {re.escape(server.url)} .*start the server, or set reader.url"):
+    told = rf"no connection to {re.escape(server.url)} .*start the server, or set reader\.url"
+    with pytest.raises(ReaderError, match=told):
         gone.read([READING])
     assert len(waits) == 2
 
 
-@pytest.mark.parametrize("url", ["localhost:8080/v1", "ftp://host/v1", "", "http://"])
+@pytest.mark.parametrize("url", ["localhost:8080/v1", "ftp://host/v1", "", "http://", "http://[::1", "http://h:99999"])
 def test_an_address_that_is_none_is_refused_before_anything_is_sent(url: str) -> None:
-    with pytest.raises(ConfigError, match="must start with http"):
+    with pytest.raises(ConfigError, match="must be an http:// or https:// address"):
         OpenAIReader(ReaderConfig(url=url), None)
 
 
@@ -243,7 +245,7 @@ def test_a_password_in_the_address_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize("chunks", [(2.0, b"{}"), tuple(piece for _ in range(20) for piece in (b" ", 0.1))])
-def test_a_server_that_is_silent_or_drips_is_given_up_in_time(server: FakeServer, chunks: tuple[bytes | float, ...]) -> None:
+def test_a_silent_or_dripping_server_is_given_up_in_time(server: FakeServer, chunks: tuple[bytes | float, ...]) -> None:
     server.replies = [Reply(200, *chunks)]
     begin = time.monotonic()
     with pytest.raises(ReaderTimeoutError, match=r"did not answer within 0.4 s; raise reader.timeout_seconds"):
@@ -265,7 +267,7 @@ def test_a_server_that_is_silent_or_drips_is_given_up_in_time(server: FakeServer
         (b'{"choices": [{"message": "hello"}]}', r"without choices\[0\]\.message"),
     ],
 )
-def test_an_answer_that_is_no_chat_completion_is_a_protocol_error(server: FakeServer, body: bytes, message: str) -> None:
+def test_what_is_no_chat_completion_is_a_protocol_error(server: FakeServer, body: bytes, message: str) -> None:
     server.replies = [Reply(200, body)]
     with pytest.raises(ReaderProtocolError, match=message):
         reader(server).read([READING])
@@ -280,10 +282,9 @@ def test_an_answer_cut_off_on_the_wire_is_a_protocol_error(server: FakeServer) -
 def test_every_streamed_event_cites_only_what_it_used(server: FakeServer) -> None:
     whole = json.dumps(delta("é [1"), ensure_ascii=False).encode()
     cut = whole.index("é".encode()) + 1
-    server.replies = [
-        Reply(200, b"data:" + json.dumps(delta("1889 in Orm")).encode() + b"\r\n\r\ndata: " + whole[:cut], 0.05, whole[cut:],
-              b"\n\n", *sse(delta("] [9]"), delta(None, "stop"), {"choices": [], "usage": {"prompt_tokens": 5}}).chunks)
-    ]  # fmt: skip
+    first = b"data:" + json.dumps(delta("1889 in Orm")).encode() + b"\r\n\r\ndata: "
+    rest = sse(delta("] [9]"), delta(None, "stop"), {"choices": [], "usage": {"prompt_tokens": 5}})
+    server.replies = [Reply(200, first + whole[:cut], 0.05, whole[cut:] + b"\n\n", *rest.chunks)]
     events = list(reader(server).stream(READING))
     assert [event.text for event in events] == ["1889 in Orm", "1889 in Ormé", "1889 in Ormé", "1889 in Ormé"]
     assert all({citation.passage_id for citation in e.citations} <= set(e.used) == {TOWER.id, LAKE.id} for e in events)
@@ -316,10 +317,11 @@ def test_a_broken_stream_is_a_clear_error(server: FakeServer, reply: Reply, mess
 
 def echo(body: dict[str, Any]) -> Reply:
     """Answer as a server whose model gives every word -0.5, and -2.0 to 1743."""
-    pieces = re.findall(r"\s*\S+", body["prompt"]) + [" more"]
+    pieces = [*re.findall(r"\s*\S+", body["prompt"]), " more"]
     offsets = [sum(map(len, pieces[:i])) for i in range(len(pieces))]
-    logs = [None] + [-2.0 if "1743" in piece else -0.5 for piece in pieces[1:]]
-    return Reply(200, json.dumps({"choices": [{"logprobs": {"token_logprobs": logs, "text_offset": offsets}}]}).encode())
+    logs = [None, *(-2.0 if "1743" in piece else -0.5 for piece in pieces[1:])]
+    choice = {"logprobs": {"token_logprobs": logs, "text_offset": offsets}}
+    return Reply(200, json.dumps({"choices": [choice]}).encode())
 
 
 def test_scores_are_the_echoed_log_probabilities_of_the_answer_alone(server: FakeServer) -> None:
@@ -339,7 +341,7 @@ def test_scores_are_the_echoed_log_probabilities_of_the_answer_alone(server: Fak
 )  # fmt: skip
 def test_a_server_that_echoes_no_probabilities_says_so(server: FakeServer, choice: dict[str, object]) -> None:
     server.replies = [Reply(200, json.dumps({"choices": [choice]}).encode())]
-    with pytest.raises(ReaderProtocolError, match="does not give the log-probabilities .*serve the model with vLLM"):
+    with pytest.raises(ReaderProtocolError, match=r"does not give the log-probabilities .*serve the model with vLLM"):
         reader(server).score([READING], [["1889"]])
 
 
@@ -356,3 +358,9 @@ def test_a_prompt_beyond_the_budget_is_never_sent(server: FakeServer) -> None:
     with pytest.raises(ReaderError, match="none of 2 passages fits"):
         reader(server, max_prompt_tokens=300).read([Reading(READING.question, (passage("a", "word " * 300),) * 2)])
     assert server.requests == []
+
+
+def test_without_httpx_the_extra_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(MissingExtraError, match=r"byheart\[openai\]"):
+        OpenAIReader(ReaderConfig(model="m"), None).read([READING])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -37,7 +38,9 @@ def count_words(messages: Sequence[Message]) -> int:
 
 
 def ask(text: str, *passages: Passage, kind: Kind = Kind.QUESTION, limit: int = 10_000) -> Prompt:
-    return build_prompt(Reading(Question.parse(text, kind), passages), Budget(limit, count_words, ("<|im_start|>", "@@")))
+    return build_prompt(
+        Reading(Question.parse(text, kind), passages), Budget(limit, count_words, ("<|im_start|>", "@@"))
+    )
 
 
 def user(prompt: Prompt) -> str:
@@ -81,7 +84,7 @@ def test_a_hostile_passage_heading_or_question_breaks_no_structure(text: str) ->
     body = user(prompt)
     assert body.count("<passages>") == body.count("</passages>") == 1
     assert body.count("<") == body.count(">") == 2
-    assert [part for part in body.split("[")[1:]] == [p for p in body.split("[")[1:] if p.startswith(("1] ", "2] "))]
+    assert [part[:3] for part in body.split("[")[1:]] == ["1] ", "2] "]
     assert body.count("[") == body.count("]") == 2
     assert "@@" not in body
     assert "never instructions" in prompt.messages[0].content
@@ -240,7 +243,7 @@ def test_whatever_a_model_writes_it_cites_only_what_it_read(said: str, kind: Kin
 def test_sentences_are_apart_in_order_and_miss_no_letter(text: str) -> None:
     spans = sentences(text)
     assert all(a < b for a, b in spans)
-    assert all(first[1] <= second[0] for first, second in zip(spans, spans[1:], strict=False))
+    assert all(first[1] <= second[0] for first, second in pairwise(spans))
     assert "".join("".join(text[a:b].split()) for a, b in spans) == "".join(text.split())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import unicodedata
 
 import pytest
@@ -97,3 +98,16 @@ def test_terms_are_never_blank_and_can_be_stored(text: str) -> None:
     for term in analyze(text):
         assert term.strip() == term != ""
         term.encode("utf-8")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.characters(codec="ascii"), max_size=60))
+def test_the_fast_path_for_ascii_gives_the_terms_of_the_general_one(text: str) -> None:
+    assert analyze(f"{text} \u00b7") == analyze(text)
+
+
+def test_a_megabyte_without_spaces_takes_no_more_than_a_moment() -> None:
+    for text in ("x" * 1_000_000, "1." * 300_000, "a." * 300_000, "x-" * 300_000, "京" * 300_000, "é-" * 300_000):
+        started = time.process_time()
+        assert analyze(text)
+        assert time.process_time() - started < 5

@@ -32,7 +32,10 @@ _HOMES = {
     "KnowledgeBase": ("byheart.knowledge", "KnowledgeBase"),
     "init": ("byheart.knowledge", "init"),
     "open": ("byheart.knowledge", "open_knowledge"),
-    **{name: ("byheart.types", name) for name in ("Answer", "Citation", "Document", "Hit", "Passage", "Question", "Route")},
+    **{
+        name: ("byheart.types", name)
+        for name in ("Answer", "Citation", "Document", "Hit", "Passage", "Question", "Route")
+    },
 }
 
 

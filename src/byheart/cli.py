@@ -77,7 +77,9 @@ def parser() -> argparse.ArgumentParser:
     ask = _command(commands, "ask", _ask, "answer a question, with sources")
     ask.add_argument("question", help="the question; - reads one per line from standard input, and prints JSON lines")
     ask.add_argument("--claim", action="store_true", help="the text is a claim: answer SUPPORTS or REFUTES")
-    ask.add_argument("--reader", choices=("compact", "causal-lm", "openai"), help="another reader than the configured one")
+    ask.add_argument(
+        "--reader", choices=("compact", "causal-lm", "openai"), help="another reader than the configured one"
+    )
 
     search = _command(commands, "search", _search, "list the best passages")
     search.add_argument("question", help="what to look for")
@@ -93,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     config.add_argument("setting", nargs="?", metavar="PART.NAME=VALUE", help="such as reader.passages=3")
 
     tune = _command(commands, "tune", _tune, "fit the fusion weight on questions whose passage is known")
-    tune.add_argument("--questions", type=Path, required=True, help="JSONL of {question, passage} (a passage id or a page)")
+    tune.add_argument("--questions", type=Path, required=True, help="JSONL of {question, passage id}")
 
     snapshot = _command(commands, "snapshot", _snapshot, "copy the current epoch to a new folder")
     snapshot.add_argument("target", type=Path, help="folder to create")
@@ -108,7 +110,9 @@ def _add_research_commands(commands: argparse._SubParsersAction[argparse.Argumen
     evaluate = commands.add_parser("evaluate", help="run an evaluation suite; resumable")
     evaluate.set_defaults(run=_evaluate)
     evaluate.add_argument("suite", choices=("nq", "fever", "support"), help="what to measure")
-    evaluate.add_argument("--kb", type=Path, help="knowledge base of the suite's corpus, built if missing (default: work folder)")
+    evaluate.add_argument(
+        "--kb", type=Path, help="knowledge base of the suite's corpus, built if missing (default: work folder)"
+    )
     evaluate.add_argument("--results", type=Path, default=Path("benchmarks/results"), help="folder of the result files")
     evaluate.add_argument("--limit", type=int, help="questions at most, for a quick look")
     evaluate.add_argument("--seed", type=int, default=7, help="seed of the bootstrap (default 7)")
@@ -120,7 +124,9 @@ def _add_research_commands(commands: argparse._SubParsersAction[argparse.Argumen
     train.add_argument("--work", type=Path, default=Path("work/reader"), help="folder for vectors, state and log")
     train.add_argument("--out", type=Path, help="weight file to write (default: the one in the package)")
     train.add_argument("--epochs", type=int, default=2, help="passes over the data (default 2)")
-    train.add_argument("--precision", choices=("bf16", "fp32"), default="bf16", help="of the forward pass (default bf16)")
+    train.add_argument(
+        "--precision", choices=("bf16", "fp32"), default="bf16", help="of the forward pass (default bf16)"
+    )
     _add_data(train)
 
 
@@ -140,7 +146,11 @@ def _command(
 def _add_data(command: argparse.ArgumentParser) -> None:
     given = os.environ.get(DATA_VARIABLE)
     command.add_argument(
-        "--data", type=Path, default=given, required=given is None, help=f"folder of the data sets (default ${DATA_VARIABLE})"
+        "--data",
+        type=Path,
+        default=given,
+        required=given is None,
+        help=f"folder of the data sets (default ${DATA_VARIABLE})",
     )
 
 
@@ -225,10 +235,10 @@ def _config(arguments: argparse.Namespace) -> None:
 
 
 def _tune(arguments: argparse.Namespace) -> None:
-    from byheart.corpus.questions import gold_questions
+    from byheart.corpus.questions import read_gold_questions
 
     with _open(arguments) as kb:
-        fitted = kb.tune(*gold_questions(arguments.questions, kb.passage_ids_of))
+        fitted = kb.tune(*read_gold_questions(arguments.questions))
     text = f"cosine weighs {fitted.dense_weight:.2f}: recall@1 {fitted.recall_at_1:.3f}, @5 {fitted.recall_at_5:.3f}"
     _say(arguments, fitted, f"{text} on {fitted.n} questions")
 
@@ -256,7 +266,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> None:
-    from byheart.train.reader import ReaderTraining, shipped_weights, train_reader
+    from byheart.reader.compact import shipped_weights
+    from byheart.train.reader import ReaderTraining, train_reader
 
     training = ReaderTraining(epochs=arguments.epochs, precision=arguments.precision)
     with _Bar() as bar:

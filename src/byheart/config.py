@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from byheart.errors import ConfigError
 
 
-def _setting(default: typing.Any, doc: str, *, low: float | None = None, high: float | None = None,
-             choices: tuple[str, ...] = ()) -> typing.Any:
+def _setting(
+    default: typing.Any, doc: str, *, low: float | None = None, high: float | None = None, choices: tuple[str, ...] = ()
+) -> typing.Any:
     """Declare one setting: its default, a line for `byheart config`, and what is allowed."""
     return field(default=default, metadata={"doc": doc, "low": low, "high": high, "choices": choices})
 
@@ -37,7 +38,9 @@ class CorpusConfig:
     """How documents become passages."""
 
     words: int = _setting(100, "words a passage should have, at most", low=20, high=400)
-    max_tokens: int = _setting(224, "encoder tokens a passage may have, title and headings not counted", low=32, high=8192)
+    max_tokens: int = _setting(
+        224, "encoder tokens a passage may have, title and headings not counted", low=32, high=8192
+    )
     max_megabytes: int = _setting(200, "larger files are refused, in MiB", low=1, high=10_000)
 
 
@@ -50,7 +53,7 @@ class RetrievalConfig:
     collection: str = _setting("byheart", "name of the Qdrant collection")
     k: int = _setting(20, "passages returned", low=1, high=1000)
     depth: int = _setting(100, "candidates taken from each of the two searches before fusing", low=1, high=10_000)
-    dense_weight: float = _setting(0.8, "share of the cosine in the fused score; `byheart tune` fits it", low=0, high=1)
+    dense_weight: float = _setting(0.7, "share of the cosine in the fused score; `byheart tune` fits it", low=0, high=1)
     k1: float = _setting(1.2, "BM25 term saturation", low=0, high=10)
     b: float = _setting(0.9, "BM25 length normalisation", low=0, high=1)
     average_terms: float = _setting(60.0, "BM25 average passage length, frozen, in index terms", low=1, high=10_000)
@@ -134,8 +137,9 @@ def _build(part: type[typing.Any], name: str, table: dict[str, object]) -> typin
     for key in table:
         if key not in settings:
             raise ConfigError(f"unknown setting {name}.{key}; did you mean {name}.{_nearest(key, settings)}?")
-    return part(**{key: _checked(f"{name}.{key}", value, types[key], settings[key].metadata)
-                   for key, value in table.items()})
+    return part(
+        **{key: _checked(f"{name}.{key}", value, types[key], settings[key].metadata) for key, value in table.items()}
+    )
 
 
 def _checked(key: str, value: object, kind: type, allowed: typing.Mapping[str, typing.Any]) -> object:
@@ -146,7 +150,7 @@ def _checked(key: str, value: object, kind: type, allowed: typing.Mapping[str, t
     if allowed["choices"] and value not in allowed["choices"]:
         raise ConfigError(f"{key} must be one of {', '.join(allowed['choices'])}, got {value!r}")
     low, high = allowed["low"], allowed["high"]
-    if low is not None and not low <= value <= high:  # type: ignore[operator]
+    if low is not None and not low <= value <= high:
         raise ConfigError(f"{key} must be from {low:g} to {high:g}, got {value!r}; {allowed['doc']}")
     return value
 
@@ -181,7 +185,9 @@ def dumps(config: Config) -> str:
     for part in dataclasses.fields(config):
         values = getattr(config, part.name)
         lines += [f"[{part.name}]"]
-        lines += [f"{f.name} = {_toml(getattr(values, f.name))}  # {f.metadata['doc']}" for f in dataclasses.fields(values)]
+        lines += [
+            f"{f.name} = {_toml(getattr(values, f.name))}  # {f.metadata['doc']}" for f in dataclasses.fields(values)
+        ]
         lines += [""]
     return "\n".join(lines)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from byheart.config import Config
 from byheart.corpus import files
-from byheart.corpus.split import split
+from byheart.corpus.passages import content_hash, split_many
 from byheart.errors import DocumentError
 from byheart.interfaces import Encoder, IndexEntry, VectorIndex
 from byheart.retrieval.analyzer import analyze_passage
@@ -43,8 +43,17 @@ class _Tally:
     seen: set[str] = field(default_factory=set)
 
     def report(self, epoch: int) -> AddReport:
-        groups = (self.added, self.updated, self.unchanged, self.removed, self.refused, self.notices)
-        return AddReport(*(tuple(group) for group in groups), self.passages_added, self.passages_removed, epoch)
+        return AddReport(
+            tuple(self.added),
+            tuple(self.updated),
+            tuple(self.unchanged),
+            tuple(self.removed),
+            tuple(self.refused),
+            tuple(self.notices),
+            self.passages_added,
+            self.passages_removed,
+            epoch,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +178,9 @@ class Ingest:
 
     def _prepared(self, documents: Sequence[Document], origin: str, tally: _Tally) -> list[_Ready | _Whole]:
         held = Documents(self.database.connection).content_hashes([document.page for document in documents])
-        ready: list[_Ready | _Whole] = []
+        changed: list[tuple[Document, str]] = []
         for document in documents:
-            digest = files.content_hash(document)
+            digest = f"{content_hash(document)}/{self.config.corpus.words}/{self.config.corpus.max_tokens}"
             owner, before = held.get(document.page, (origin, ""))
             if owner != origin or document.page in tally.seen:
                 taken = f"the id {document.page!r} is taken by {owner}; remove that first, or give this one another id"
@@ -181,11 +190,14 @@ class Ingest:
             if before == digest:
                 tally.unchanged.append(document.page)
             else:
-                passages, notices = split(document, self.config.corpus, self.encoder.count_tokens)
-                tally.notices += notices
                 (tally.updated if before else tally.added).append(document.page)
-                ready.append(_Ready(document, passages, origin, digest))
-        return ready
+                changed.append((document, digest))
+        pieces = split_many([document for document, _ in changed], self.config.corpus, self.encoder.count_tokens)
+        tally.notices += [notice for _, notices in pieces for notice in notices]
+        return [
+            _Ready(document, passages, origin, digest)
+            for (document, digest), (passages, _) in zip(changed, pieces, strict=True)
+        ]
 
     def _write_all(self, batches: Iterable[list[_Ready | _Whole]], tally: _Tally, progress: Progress) -> None:
         waiting: list[_Ready | _Whole] = []

@@ -58,7 +58,7 @@ class KnowledgeBase:
             NotAKnowledgeBaseError: The folder holds none.
             ConfigError: `config.toml` has an unknown setting or one out of range.
             FormatError: The database is damaged, of a newer version, or indexed by another analyzer.
-        """  # noqa: DOC502
+        """
         self.path = Path(path)
         if not (self.path / database.FILE).is_file():
             raise NotAKnowledgeBaseError(f"{self.path} holds no knowledge base; run: byheart init {self.path}")
@@ -66,7 +66,7 @@ class KnowledgeBase:
         self._database = Database(self.path / database.FILE, wait_seconds=wait_seconds)
         try:
             self._state = _checked_state(self._database)
-            self._library = Library(self._database, self.config.retrieval, int(self._state["width"]))
+            self._library = Library(self._database, self.config.retrieval, int(str(self._state["width"])))
         except Exception:
             self._database.close()
             raise
@@ -109,9 +109,7 @@ class KnowledgeBase:
             return OpenAIReader(chosen, os.environ.get(chosen.api_key_variable))
         return CompactReader(chosen, device=self.config.encoder.device)
 
-    def add(
-        self, *paths: str | Path, prune: bool = False, progress: Progress = no_progress
-    ) -> AddReport:
+    def add(self, *paths: str | Path, prune: bool = False, progress: Progress = no_progress) -> AddReport:
         """Add files and folders; adding again changes only what has changed.
 
         Args:
@@ -125,7 +123,7 @@ class KnowledgeBase:
         Raises:
             InputError: No path was given.
             BusyError: Another process is writing.
-        """  # noqa: DOC502
+        """
         if not paths:
             raise InputError("nothing to add; pass at least one file or folder")
         return self._ingest.add([Path(path) for path in paths], prune, progress)
@@ -181,7 +179,7 @@ class KnowledgeBase:
 
         Raises:
             QuestionError: The text is empty, too long, or no text.
-        """  # noqa: DOC502
+        """
         return self.ask_many([Question.parse(text, Kind.CLAIM if claim else Kind.QUESTION)])[0]
 
     def ask_many(self, questions: Sequence[Question], *, closed_book: bool = False) -> list[Answer]:
@@ -242,7 +240,7 @@ class KnowledgeBase:
 
         Raises:
             PassageError: An id is not there any more, or never was.
-        """  # noqa: DOC502
+        """
         with self._database.read():
             return self._library.passages(passage_ids)
 
@@ -262,6 +260,7 @@ class KnowledgeBase:
             The weight and its recall on these questions.
         """
         queries = self.encoder.encode_queries([question.text for question in questions])
+        self.passages(passage_ids)  # an id that is not there is an error here, not a miss in the figures
         with self._library.hold():
             candidates = self._library.candidates(questions, queries)
         fitted = fit_dense_weight(candidates, passage_ids)
@@ -329,7 +328,7 @@ class KnowledgeBase:
         Raises:
             NotAKnowledgeBaseError: The folder holds none.
             EncoderMismatchError: It was built with another encoder.
-        """  # noqa: DOC502
+        """
         with KnowledgeBase(source) as other:
             if other._state["encoder_fingerprint"] != self._state["encoder_fingerprint"]:
                 raise EncoderMismatchError(
@@ -370,7 +369,9 @@ def init(path: str | Path, config: Config | None = None) -> KnowledgeBase:
     folder, config = Path(path), config or Config()
     if (folder / database.FILE).exists():
         raise AlreadyExistsError(f"{folder} holds a knowledge base already; open it, or pass another folder")
-    if folder.exists() and (not folder.is_dir() or {p.name for p in folder.iterdir()} - {CONFIG_FILE, "knowledge.partial"}):
+    if folder.exists() and (
+        not folder.is_dir() or {p.name for p in folder.iterdir()} - {CONFIG_FILE, "knowledge.partial"}
+    ):
         raise AlreadyExistsError(f"{folder} holds other files; pass a new or empty folder")
     encoder = SentenceEncoder(config.encoder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -83,7 +83,9 @@ class Library:
         Returns:
             Hits per question.
         """
-        return self._retriever(self._fitted_weight() if dense_weight is None else dense_weight).search(questions, queries, k)
+        return self._retriever(self._fitted_weight() if dense_weight is None else dense_weight).search(
+            questions, queries, k
+        )
 
     def candidates(self, questions: Sequence[Question], queries: Floats) -> list[tuple[Candidate, ...]]:
         """Return per question what fusion chooses from, for fitting its weight; call it inside `hold`."""

@@ -42,7 +42,9 @@ def hits(found: Sequence[tuple[Hit, Passage]]) -> str:
         return "No passage found."
     lines = []
     for rank, (hit, passage) in enumerate(found, start=1):
-        lines.append(f"{rank}. {hit.score:.3f}  {hit.passage_id}{_sheet(passage.sheet)}  (BM25 {hit.lexical:.2f}, cosine {hit.dense:.3f})")
+        lines.append(
+            f"{rank}. {hit.score:.3f}  {hit.passage_id}{_sheet(passage.sheet)}  (BM25 {hit.lexical:.2f}, cosine {hit.dense:.3f})"
+        )
         lines += [f"   {passage.heading_path}"] if passage.heading_path else []
         lines.append(f"   {_shortened(passage.text)}")
     return "\n".join(lines)
@@ -54,7 +56,9 @@ def added(report: AddReport) -> str:
         f"{len(report.added)} added, {len(report.updated)} updated, {len(report.unchanged)} unchanged, "
         f"{len(report.removed)} removed, {len(report.refused)} refused"
     )
-    lines = [f"{counts}; {report.passages_added} passages written, {report.passages_removed} deleted; epoch {report.epoch}"]
+    lines = [
+        f"{counts}; {report.passages_added} passages written, {report.passages_removed} deleted; epoch {report.epoch}"
+    ]
     lines += [f"refused  {refusal.source}: {refusal.reason}" for refusal in report.refused]
     lines += [f"note     {notice}" for notice in report.notices]
     return "\n".join(lines)
@@ -62,7 +66,9 @@ def added(report: AddReport) -> str:
 
 def removed(report: RemoveReport) -> str:
     """Return what a removal did."""
-    lines = [f"{len(report.removed)} documents removed, {report.passages_removed} passages deleted; epoch {report.epoch}"]
+    lines = [
+        f"{len(report.removed)} documents removed, {report.passages_removed} passages deleted; epoch {report.epoch}"
+    ]
     lines += [f"missing  {name}: no document has this name; `byheart documents` lists them" for name in report.missing]
     return "\n".join(lines)
 

@@ -364,5 +364,3 @@ class Progress(Protocol):
 
 def no_progress(done: int, total: int, what: str) -> None:
     """Ignore a progress report."""
-
-

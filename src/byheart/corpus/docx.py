@@ -41,7 +41,7 @@ def _title(source: Source) -> str:
         unpacked = sum(entry.file_size for entry in package.infolist())
         if unpacked > MAX_UNPACKED_RATIO * len(source.raw):
             raise DocumentError(
-                f"{source.page} unpacks from {len(source.raw):,} to {unpacked:,} bytes; save it anew in a word processor"
+                f"{source.page} unpacks from {len(source.raw):,} to {unpacked:,} bytes; save it anew, then add it again"
             )
         if "docProps/core.xml" not in package.namelist():
             return ""
@@ -56,11 +56,15 @@ def _to_html(source: Source) -> str:
     try:
         import mammoth
     except ImportError as error:
-        raise MissingExtraError("reading DOCX needs the package mammoth; run: pip install 'byheart[documents]'") from error
+        raise MissingExtraError(
+            "reading DOCX needs the package mammoth; run: pip install 'byheart[documents]'"
+        ) from error
     try:
         result = mammoth.convert_to_html(
-            io.BytesIO(source.raw), style_map=STYLES, convert_image=mammoth.images.img_element(lambda image: {"src": ""})
+            io.BytesIO(source.raw),
+            style_map=STYLES,
+            convert_image=mammoth.images.img_element(lambda image: {"src": ""}),
         )
     except Exception as error:  # mammoth promises no error type: whatever a broken file makes it raise
-        raise DocumentError(f"{source.page} is a broken DOCX ({error}); open and save it anew, then add it again") from error
+        raise DocumentError(f"{source.page} is a broken DOCX ({error}); open and save it anew") from error
     return str(result.value)

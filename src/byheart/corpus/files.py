@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import gzip
+import io
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -145,7 +146,8 @@ def _reason_against(path: Path, seen: set[Path], is_named: bool) -> str:
 
 
 def _unknown(path: Path) -> str:
-    return f"is of a kind that is not read, {path.suffix or 'no suffix'}; read are {', '.join(SUFFIXES)}, each also with .gz"
+    seen = path.suffix or "no suffix"
+    return f"is of a kind that is not read, {seen}; read are {', '.join(SUFFIXES)}, each also with .gz"
 
 
 def _read(path: Path, page: str, limit: int) -> bytes:
@@ -167,8 +169,6 @@ def _read(path: Path, page: str, limit: int) -> bytes:
 
 
 def _unpacked(raw: bytes, page: str, limit: int) -> bytes:
-    import io
-
     try:
         with gzip.open(io.BytesIO(raw)) as stream:
             content = stream.read(limit + 1)
@@ -199,7 +199,8 @@ def _sniffed(source: Source, kind: Kind) -> Kind:
         raise DocumentError(
             f"{source.page} is no {kind.value} or is broken, it begins with {raw[:8]!r}; open and save it anew"
         )
-    if kind is Kind.TEXT and raw[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith((b"<!doctype html", b"<html")):
+    beginning = raw[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if kind is Kind.TEXT and beginning.startswith((b"<!doctype html", b"<html")):
         return Kind.HTML
     return kind
 

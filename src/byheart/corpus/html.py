@@ -23,8 +23,8 @@ NEVER_TEXT = ("head", "script", "style", "noscript", "template", "svg", "iframe"
 FURNITURE = ("nav", "footer", "aside")
 LISTS = ("ul", "ol", "menu")
 INLINE = frozenset(
-    "a abbr acronym b bdi bdo big button cite code data dfn del em font i img ins kbd label mark q rp rt ruby s samp small "
-    "span strike strong sub sup time tt u var wbr input".split()
+    """a abbr acronym b bdi bdo big br button cite code data dfn del em font i img input ins kbd label mark q rp rt ruby
+    s samp small span strike strong sub sup time tt u var wbr""".split()  # noqa: SIM905 - forty names read best as text
 )
 
 
@@ -58,14 +58,16 @@ def _parse(markup: str) -> BeautifulSoup:
 
 
 def _main_part(markup: BeautifulSoup) -> Tag:
+    from bs4.element import Tag
+
     articles = markup.find_all("article")
     candidates = (
         markup.find("main"),
-        markup.find(attrs={"role": "main"}),
+        markup.find(True, attrs={"role": "main"}),
         articles[0] if len(articles) == 1 else None,
         markup.body,
     )
-    return next((part for part in candidates if part is not None and part.get_text(strip=True)), markup)
+    return next((part for part in candidates if isinstance(part, Tag) and part.get_text(strip=True)), markup)
 
 
 def _outline(root: Tag, skipped: tuple[str, ...]) -> Outline:

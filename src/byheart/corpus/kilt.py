@@ -7,6 +7,7 @@ Source: Petroni et al. 2021, "KILT: a Benchmark for Knowledge Intensive Language
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,17 +83,7 @@ class Record:
 
 
 def read(path: Path) -> list[Record]:
-    """Return the records in a KILT file, gold or guess.
-
-    Args:
-        path: JSONL, plain or gzipped.
-
-    Returns:
-        The records in the file's order.
-
-    Raises:
-        EvaluationError: The file is missing, a line is no JSON, or a record has no usable id or output.
-    """
+    """Return the records in a KILT file, gold or guess, in order; EvaluationError names what cannot be read."""
     return [_record(fields, f"{path.name}, record {number}") for number, fields in enumerate(records(path), start=1)]
 
 
@@ -151,7 +142,9 @@ def _provenance(fields: Mapping[str, Any]) -> Provenance:
 
 def _integer(value: object) -> int | None:
     """Return a number that KILT files spell as 1 or as "1"; None where it is missing or no number."""
-    return int(value) if isinstance(value, int) or (isinstance(value, str) and value.strip().lstrip("-").isdigit()) else None
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,9}\s*", value) else None
 
 
 def _fields(item: Record) -> dict[str, Any]:
@@ -174,4 +167,4 @@ def _place(place: Provenance) -> dict[str, Any]:
         "start_character": place.start_character,
         "end_character": place.end_character,
     }
-    return {name: value for name, value in fields.items() if value is not None and (value != "" or name == "wikipedia_id")}
+    return {name: value for name, value in fields.items() if name == "wikipedia_id" or value not in (None, "")}

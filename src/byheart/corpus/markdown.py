@@ -6,6 +6,7 @@ Owns what is Markdown's own; the rest is HTML's business. Knows no files.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,16 @@ from byheart.types import Document
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?=(?:[\w.-]+[ \t]*:|#|\n|---))(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+FRONT_MATTER = re.compile(
+    r"\A---[ \t]*\n(?=[\w.-]+[ \t]*:|#|\n|---)(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
+)
 TITLE = re.compile(r"^title[ \t]*:[ \t]*(?:[>|][+-]?[ \t]*\n((?:[ \t]+\S.*(?:\n|\Z))+)|(.*))", re.MULTILINE)
-# Code comes first in the alternation, so that marks inside code are left alone.
+FENCE = re.compile(r" {0,3}(?:[-*+] +|> ?)*(`{3,}|~{3,})")
+# Code comes first in the alternation, so that marks inside code are left alone. Lengths are bounded: time stays linear.
 CODE_OR_MARK = re.compile(
-    r"(^ {0,3}(?P<fence>`{3,}|~{3,}).*?^ {0,3}(?P=fence)[`~]*[ \t]*$|(?P<tick>`+)(?!`)[^\n]*?(?<!`)(?P=tick)(?!`))"
-    r"|\{%.*?%\}|\{\{[^{}\n]*\}\}|\{:[^}\n]*\}",
-    re.DOTALL | re.MULTILINE,
+    r"((?P<tick>`+)(?!`)[^\n]{0,500}?(?<!`)(?P=tick)(?!`))"
+    r"|\{%.{0,500}?%\}|\{\{[^{}\n]{0,500}\}\}|\{:[^}\n]{0,500}\}",
+    re.DOTALL,
 )
 
 
@@ -64,7 +68,32 @@ def split_front_matter(text: str) -> tuple[str, str]:
 
 def without_marks(text: str) -> str:
     """Return Markdown without `{% … %}`, `{{ … }}` and `{: …}`, except in code."""
-    return CODE_OR_MARK.sub(lambda found: found[1] or "", text)
+    parts = (stretch if is_code else CODE_OR_MARK.sub(_only_code, stretch) for stretch, is_code in _stretches(text))
+    return "".join(parts)
+
+
+def _only_code(found: re.Match[str]) -> str:
+    return found[1] or ""
+
+
+def _stretches(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the text in order, as stretches of whole lines that are fenced code or are not."""
+    fence = ""
+    lines: list[str] = []
+    for line in text.splitlines(keepends=True):
+        mark = FENCE.match(line)
+        opens = not fence and mark is not None
+        if opens:
+            yield "".join(lines), False
+            lines = []
+        lines.append(line)
+        closes = fence and line.strip().startswith(fence) and not line.strip().strip(fence[0])
+        if opens and mark:
+            fence = mark[1]
+        elif closes:
+            yield "".join(lines), True
+            fence, lines = "", []
+    yield "".join(lines), bool(fence)
 
 
 @cache

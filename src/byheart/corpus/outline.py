@@ -5,10 +5,13 @@ Owns offsets and heading paths. Knows no file format: loaders tell it of heading
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from byheart.corpus.source import clean, one_line
 from byheart.types import Document, Section
 
 
+@dataclass(slots=True)
 class Outline:
     """A document in the making.
 
@@ -16,14 +19,12 @@ class Outline:
     is written as a line of text, so that no word is lost.
     """
 
-    def __init__(self) -> None:
-        """Begin with an empty text under no heading."""
-        self._parts: list[str] = []
-        self._length = 0
-        self._path: list[tuple[int, str]] = []
-        self._sections: list[Section] = []
-        self._sheet: int | None = None
-        self._is_bare = False
+    _parts: list[str] = field(default_factory=list, init=False)
+    _length: int = field(default=0, init=False)
+    _path: list[tuple[int, str]] = field(default_factory=list, init=False)
+    _sections: list[Section] = field(default_factory=list, init=False)
+    _sheet: int | None = field(default=None, init=False)
+    _is_bare: bool = field(default=False, init=False)  # nothing stands below the last heading yet
 
     @property
     def first_heading(self) -> str:
@@ -99,5 +100,6 @@ class Outline:
         start = self._length + (len(separator) if self._parts else 0)
         self._parts.append(text)
         self._length += len(text)
-        if not self._sections or (self._sections[-1].headings, self._sections[-1].sheet) != (self._headings(), self._sheet):
-            self._sections.append(Section(start, self._headings(), self._sheet))
+        here = Section(start, self._headings(), self._sheet)
+        if not self._sections or (self._sections[-1].headings, self._sections[-1].sheet) != (here.headings, here.sheet):
+            self._sections.append(here)

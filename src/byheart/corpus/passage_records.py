@@ -64,7 +64,7 @@ def _document(record: Mapping[str, Any], file_page: str, number: int) -> Documen
     field = next((name for name in TEXT_FIELDS if record.get(name) is not None), None)
     if field is None:
         seen = ", ".join(map(repr, list(record)[:12])) or "none"
-        raise DocumentError(f"{place} has none of the fields {', '.join(TEXT_FIELDS)}, its fields are {seen}; add a text")
+        raise DocumentError(f"{place} has none of the fields {', '.join(TEXT_FIELDS)}, it has {seen}; add a text")
     text, title = _string(record, field, place), one_line(_string(record, "title", place))
     page = _page(record, place) or f"{file_page}#{number}"
     if field == "body_markdown":

@@ -117,7 +117,7 @@ def _cut_further(piece: _Piece, text: str, n_tokens: int, max_tokens: int) -> li
     if len(spans) < 2:  # one grapheme of very many characters
         middle = (piece.start + piece.end) // 2
         spans = [(piece.start, middle), (middle, piece.end)]
-        spans = [trim(text, *span) for span in spans]
+        spans = [trim(text, *span) for span in spans]  # never blank: a span begins and ends with a visible character
     return [_Piece(piece.document, piece.section, *span) for span in spans]
 
 
@@ -180,8 +180,9 @@ def _notices(document: Document, pieces: Sequence[_Piece], n_too_long: int, max_
             f"{document.page}: {n_too_long} passages of more than {max_tokens} encoder tokens were split further; "
             "no text was left out"
         )
-    empty = {section.sheet for section in document.sections if section.sheet} - {piece.section.sheet for piece in pieces}
+    read = {piece.section.sheet for piece in pieces}
+    empty = {section.sheet for section in document.sections if section.sheet and section.sheet not in read}
     if empty and pieces:
-        numbers = ", ".join(map(str, sorted(sheet for sheet in empty if sheet)))
-        notices.append(f"{document.page}: no text on page {numbers}; if these are pictures of text, run OCR and add it again")
+        numbers = ", ".join(str(sheet) for sheet in sorted(filter(None, empty)))
+        notices.append(f"{document.page}: no text on page {numbers}; if it is a picture, run OCR and add it again")
     return notices

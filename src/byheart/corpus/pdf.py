@@ -45,13 +45,15 @@ def _open(source: Source) -> PdfDocument:
     try:
         from pypdfium2 import PdfDocument, PdfiumError
     except ImportError as error:
-        raise MissingExtraError("reading PDF needs the package pypdfium2; run: pip install 'byheart[documents]'") from error
+        raise MissingExtraError(
+            "reading PDF needs the package pypdfium2; run: pip install 'byheart[documents]'"
+        ) from error
     try:
         return PdfDocument(source.raw)
     except PdfiumError as error:
         if "password" in str(error).lower():
             raise DocumentError(f"{source.page} is encrypted; remove the password and add it again") from error
-        raise DocumentError(f"{source.page} is a broken PDF ({error}); open and save it anew, then add it again") from error
+        raise DocumentError(f"{source.page} is a broken PDF ({error}); open and save it anew") from error
 
 
 def _sheets(pdf: PdfDocument, page: str) -> list[str]:

@@ -87,7 +87,7 @@ def units(text: str, start: int, end: int, longest: float) -> Iterator[Unit]:
 
 
 def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    from sentencex import segment
+    from sentencex import segment  # type: ignore[import-untyped]
 
     at = start
     # The language only picks a list of abbreviations; sentence marks of all scripts are known in each.

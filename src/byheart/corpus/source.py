@@ -1,6 +1,6 @@
-"""A file's bytes, and the text in them.
+r"""A file's bytes, and the text in them.
 
-Owns decoding and cleaning: what leaves here is NFC, has `\\n` line ends and can be written as UTF-8.
+Owns decoding and cleaning: what leaves here is NFC, has `\n` line ends and can be written as UTF-8.
 Knows no format: not what a heading is, nor where a file came from.
 """
 
@@ -78,11 +78,18 @@ class Source:
             try:
                 return self.raw.decode(declared[1].decode("ascii"))
             except (UnicodeDecodeError, LookupError):
-                pass  # a wrong declaration is common; the bytes decide
-        best = from_bytes(self.raw).best()
+                pass  # a wrong declaration is common: go by the bytes
+        matches = from_bytes(self.raw, cp_exclusion=["utf_16", "utf_16_be", "utf_16_le", "utf_32"])
+        best = matches.best()
         if best is None:
             raise DocumentError(f"{self.page} is in no encoding that could be recognised; save it as UTF-8")
-        return str(best)
+        # A few accents fit many code pages about equally well; then the one of Western Europe is the likeliest by far.
+        is_tied = any(
+            match.chaos - best.chaos + best.coherence - match.coherence < 0.1
+            for match in matches
+            if "cp1252" in match.could_be_from_charset
+        )
+        return self.raw.decode("cp1252", "replace") if is_tied else str(best)
 
     def _check_controls(self, text: str) -> None:
         controls = len(CONTROLS.findall(text))
@@ -94,7 +101,7 @@ class Source:
 
 
 def clean(text: str) -> str:
-    """Return `text` as byheart keeps it: NFC, `\\n` line ends, no control characters, no lone surrogates.
+    r"""Return `text` as byheart keeps it: NFC, `\n` line ends, no control characters, no lone surrogates.
 
     Args:
         text: Any string.

@@ -33,7 +33,7 @@ _VERDICT = re.compile(
 )
 _ECHO = re.compile(r"supports?\W+(?:or\W+)?refutes?", re.IGNORECASE)
 _TRUTH = re.compile(r"(?:the claim is )?(?:(?P<yes>true|correct)|(?P<no>false|incorrect))\b", re.IGNORECASE)
-_WRAPPING = " \"\u201c\u201d*`"
+_WRAPPING = ' "\u201c\u201d*`'
 # A sentence ends at a stop before a space, at a full-width stop, at a blank line, or with the text.
 _SENTENCE = re.compile(
     r"\S.*?(?:[.!?\u061f\u0964][\"'\u201d\u2019)\]]*(?=\s|\Z)"

@@ -102,7 +102,7 @@ class CompactReader:
         self.device = device
         self.base = model_folder(BASE)
         self.builder = WindowBuilder(load_tokenizer(self.base))
-        self.weights = weights or Path(str(resources.files("byheart.reader") / "weights" / "compact.safetensors"))
+        self.weights = weights or shipped_weights()
 
     @property
     def name(self) -> str:
@@ -147,11 +147,9 @@ class CompactReader:
             answers: Accepted answers of each question; SUPPORTS or REFUTES for a claim.
 
         Returns:
-            One array per reading. Shape `passages answers`; at least −20 where the passage does not hold the answer.
+            One array per reading. Shape `passages answers`; at least -20 where the passage does not hold the answer.
         """
-        single = [
-            Reading(reading.question, (passage,)) for reading in readings for passage in reading.passages
-        ]
+        single = [Reading(reading.question, (passage,)) for reading in readings for passage in reading.passages]
         wanted = [given for reading, given in zip(readings, answers, strict=True) for _ in reading.passages]
         rows = iter(
             _log_probabilities(reading, windows, given)
@@ -230,6 +228,11 @@ class CompactReader:
         share = max(supports, 1 - supports)
         confidence = _platt(share, calibration.claim_slope, calibration.claim_offset)
         return verdict.value, confidence, _citations(reading, _evidence(windows))
+
+
+def shipped_weights() -> Path:
+    """Return the weight file that the package ships, where `byheart train reader` writes."""
+    return Path(str(resources.files("byheart.reader") / "weights" / "compact.safetensors"))
 
 
 def verdict_probability(windows: Sequence[Scored]) -> float:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from safetensors import safe_open
@@ -62,8 +63,8 @@ class CompactModel(nn.Module):
         """
         super().__init__()
         self.device = device
-        self.encoder = load_transformer(base, device)
-        width = self.encoder.config.hidden_size
+        self.encoder = cast(Any, load_transformer(base, device))
+        width = int(self.encoder.config.hidden_size)
         self.span_head = nn.Linear(width, 2).to(device)
         self.kind_head = nn.Linear(width, len(AnswerKind)).to(device)
         for parameter in self.encoder.embeddings.parameters():
@@ -152,7 +153,9 @@ def load_weights(path: Path, model: CompactModel) -> dict[str, object]:
     with safe_open(path, framework="pt") as file:
         notes: dict[str, object] = json.loads((file.metadata() or {}).get("notes", "{}"))
         if notes.get("format") != FORMAT:
-            raise ReaderError(f"{path.name} has format {notes.get('format')!r}, {FORMAT} is read; train the reader anew")
+            raise ReaderError(
+                f"{path.name} has format {notes.get('format')!r}, {FORMAT} is read; train the reader anew"
+            )
         held = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - safe_open is no mapping
     with torch.no_grad():
         for name, parameter in model.encoder.named_parameters():

@@ -133,12 +133,13 @@ class Server:
                 self._sleep(delay)
 
     def _try(self, path: str, body: dict[str, object] | None) -> Iterator[bytes]:
+        client = self.client
         import httpx
 
         deadline = time.monotonic() + self.config.timeout_seconds
         has_begun = False
         try:
-            with self.client.stream("GET" if body is None else "POST", self.url + path, json=body) as response:
+            with client.stream("GET" if body is None else "POST", self.url + path, json=body) as response:
                 has_begun = response.status_code == httpx.codes.OK
                 if not has_begun:
                     self._refuse(response)
@@ -260,7 +261,14 @@ def _retry_after(header: str | None) -> float | None:
 
 def _without_secrets(url: str) -> str:
     """Return an address without user, password and parameters, for messages."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"reader.url must start with http:// or https://, got {url!r}; such as http://localhost:8080/v1")
+    try:
+        parts = urlsplit(url)
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_http = False
+    if not is_http:
+        shown = url.rpartition("@")[2]
+        raise ConfigError(
+            f"reader.url must be an http:// or https:// address like http://localhost:8080/v1, got {shown!r}"
+        )
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from byheart.errors import QuestionError
+from byheart.errors import ConfigError, QuestionError
 from byheart.interfaces import Reading
 from byheart.types import Kind, Passage
 
@@ -65,8 +65,7 @@ class WindowBuilder:
             tokenizer: A BERT-style tokenizer.
         """
         self.tokenizer = tokenizer
-        self.cls = tokenizer.token_to_id("[CLS]")
-        self.sep = tokenizer.token_to_id("[SEP]")
+        self.cls, self.sep = (_special(tokenizer, name) for name in ("[CLS]", "[SEP]"))
 
     def build(self, reading: Reading) -> list[Window]:
         """Return the windows of a reading.
@@ -131,6 +130,13 @@ class _Piece:
     tokens: list[Token | None]
 
 
+def _special(tokenizer: Tokenizer, name: str) -> int:
+    number = tokenizer.token_to_id(name)
+    if number is None:
+        raise ConfigError(f"the tokenizer has no {name}; the compact reader needs a BERT-style model as its base")
+    return number
+
+
 def _pack(pieces: Sequence[_Piece], room: int) -> list[list[_Piece]]:
     """Return the pieces in order, as many to a group as fit, separators counted."""
     groups: list[list[_Piece]] = []
@@ -169,7 +175,6 @@ def token_spans(window: Window, passage: int, spans: Sequence[tuple[int, int]]) 
     found = []
     for start, end in spans:
         inside = [i for i, t in places if t.start < end and t.end > start]
-        whole = inside and window.tokens[inside[0]].start <= start and window.tokens[inside[-1]].end >= end  # type: ignore[union-attr]
-        if whole:
+        if inside and dict(places)[inside[0]].start <= start and dict(places)[inside[-1]].end >= end:
             found.append((inside[0], inside[-1]))
     return found

@@ -58,7 +58,7 @@ class Candidate:
 
     def fused(self, dense_weight: float) -> float:
         """Return the weighted mean of cosine and lexical share."""
-        return dense_weight * self.dense + (1 - dense_weight) * self.share
+        return _fuse(self.dense, self.share, dense_weight)
 
 
 class HybridRetriever:
@@ -105,8 +105,8 @@ class HybridRetriever:
             VectorIndexError: `queries` is no finite float32 matrix with one row per question.
         """
         check_k(k)
-        return [self._ranked(candidates, k)
-                for candidates in self.candidates(questions, queries, max(k, self._config.depth))]
+        found, most = self._scored(questions, queries, max(k, self._config.depth))
+        return [self._ranked(pairs, limit, k) for pairs, limit in zip(found, most, strict=True)]
 
     def candidates(self, questions: Sequence[Question], queries: Floats, depth: int) -> list[tuple[Candidate, ...]]:
         """Return per question the best of each search that has a weight, with both scores, by id.
@@ -124,6 +124,14 @@ class HybridRetriever:
             VectorIndexError: `queries` is no finite float32 matrix with one row per question.
         """
         check_k(depth)
+        found, most = self._scored(questions, queries, depth)
+        return [
+            tuple(Candidate(i, dense, lexical, _share(lexical, limit)) for i, dense, lexical in pairs)
+            for pairs, limit in zip(found, most, strict=True)
+        ]
+
+    def _scored(self, questions: Sequence[Question], queries: Floats, depth: int) -> tuple[list[_Pairs], list[float]]:
+        """Return the candidates of each question with both scores, and the most its BM25 score could be."""
         check_queries(queries, None)
         if len(questions) != len(queries):
             raise VectorIndexError(f"{len(questions)} questions but {len(queries)} query vectors; encode each once")
@@ -132,11 +140,10 @@ class HybridRetriever:
         sparse = self._sparse(questions)
         n_dense, n_sparse = depth * (self._weight > 0), depth * (self._weight < 1)
         if isinstance(self._index, PairSearch):
-            pairs = self._index.search_pairs(queries, sparse, n_dense, n_sparse)
+            found = self._index.search_pairs(queries, sparse, n_dense, n_sparse)
         else:
-            pairs = _fetched_pairs(self._index, queries, sparse, n_dense, n_sparse)
-        return [_candidates(found, best_possible(terms, self._config))
-                for found, terms in zip(pairs, sparse, strict=True)]
+            found = _fetched_pairs(self._index, queries, sparse, n_dense, n_sparse)
+        return found, [best_possible(terms, self._config) for terms in sparse]
 
     def _sparse(self, questions: Sequence[Question]) -> list[SparseVector]:
         terms = [analyze(question.text) for question in questions]
@@ -144,16 +151,23 @@ class HybridRetriever:
         n_passages = self._terms.n_passages()
         return [query_vector(of_one, known, n_passages) for of_one in terms]
 
-    def _ranked(self, candidates: Sequence[Candidate], k: int) -> tuple[Hit, ...]:
-        lexical_only = self._weight == 0
-        evidence = [c for c in candidates if c.lexical > 0 or (c.dense >= MIN_COSINE and not lexical_only)]
-        scored = sorted((-c.fused(self._weight), c.passage_id, c) for c in evidence)
-        return tuple(Hit(c.passage_id, -score, c.lexical, c.dense) for score, _, c in scored[:k])
+    def _ranked(self, pairs: _Pairs, most: float, k: int) -> tuple[Hit, ...]:
+        """Fuse, sort and cut; plain tuples until the end, because this runs for every candidate of every question."""
+        weight, least = self._weight, MIN_COSINE if self._weight > 0 else np.inf
+        scored = sorted(
+            (-_fuse(dense, _share(lexical, most), weight), passage_id, lexical, dense)
+            for passage_id, dense, lexical in pairs
+            if lexical > 0 or dense >= least
+        )
+        return tuple(Hit(passage_id, -score, lexical, dense) for score, passage_id, lexical, dense in scored[:k])
 
 
-def _candidates(pairs: _Pairs, most: float) -> tuple[Candidate, ...]:
-    return tuple(Candidate(passage_id, dense, lexical, lexical / most if most else 0.0)
-                 for passage_id, dense, lexical in pairs)
+def _fuse(dense: float, share: float, dense_weight: float) -> float:
+    return dense_weight * dense + (1 - dense_weight) * share
+
+
+def _share(lexical: float, most: float) -> float:
+    return lexical / most if most else 0.0
 
 
 def _fetched_pairs(
@@ -169,6 +183,10 @@ def _fetched_pairs(
         found = [entries[i] for i in of_one]
         rows = np.stack([entry.dense for entry in found]) if found else np.zeros((0, len(query)), np.float32)
         cosines = dense_products(rows, query).tolist()
-        results.append([(entry.passage_id, cosine, sparse_product(entry.sparse, terms))
-                        for entry, cosine in zip(found, cosines, strict=True)])
+        results.append(
+            [
+                (entry.passage_id, cosine, sparse_product(entry.sparse, terms))
+                for entry, cosine in zip(found, cosines, strict=True)
+            ]
+        )
     return results

@@ -61,8 +61,10 @@ class Postings:
         spans = [slice(self.starts[place], self.starts[place + 1]) for place in places[known]]
         if not spans:
             return np.zeros(n_rows, np.float32)
-        products = [np.multiply(self.weights[span], idf, dtype=np.float64)
-                    for span, idf in zip(spans, query.weights[known], strict=True)]
+        products = [
+            np.multiply(self.weights[span], idf, dtype=np.float64)
+            for span, idf in zip(spans, query.weights[known], strict=True)
+        ]
         rows = np.concatenate([self.rows[span] for span in spans])
         return np.bincount(rows, np.concatenate(products), n_rows).astype(np.float32)
 
@@ -86,7 +88,7 @@ class Matrices:
     def dense_rows(self, queries: Floats, k: int) -> Iterator[tuple[Integers, Floats]]:
         """Yield per query the best rows and their exact scores, falling, ties by id."""
         for start in range(0, len(queries), _BLOCK):
-            block = queries[start:start + _BLOCK]
+            block = queries[start : start + _BLOCK]
             for query, rough in zip(block, block @ self.dense.T, strict=True):
                 # float32 sums of `width` products are off by at most this, so no true hit is missed
                 error = len(query) * _ROUNDING * self.longest * float(np.linalg.norm(query))

@@ -73,7 +73,7 @@ class QdrantIndex:
         check_entries(entries, self._width)
         last = list({entry.passage_id: entry for entry in entries}.values())
         for start in range(0, len(last), _BATCH):
-            points = [_point(entry) for entry in last[start:start + _BATCH]]
+            points = [_point(entry) for entry in last[start : start + _BATCH]]
             with self._reaching():
                 self._client.upsert(self._collection, points, wait=True)
 
@@ -89,7 +89,7 @@ class QdrantIndex:
         from qdrant_client import models
 
         for start in range(0, len(passage_ids), _BATCH):
-            points: list[Any] = [_point_id(i) for i in passage_ids[start:start + _BATCH]]
+            points: list[Any] = [_point_id(i) for i in passage_ids[start : start + _BATCH]]
             with self._reaching():
                 self._client.delete(self._collection, models.PointIdsList(points=points), wait=True)
 
@@ -109,7 +109,7 @@ class QdrantIndex:
         found: dict[str, IndexEntry] = {}
         wanted = list(dict.fromkeys(passage_ids))
         for start in range(0, len(wanted), _BATCH):
-            points = [_point_id(i) for i in wanted[start:start + _BATCH]]
+            points = [_point_id(i) for i in wanted[start : start + _BATCH]]
             with self._reaching():
                 records = self._client.retrieve(self._collection, points, with_payload=True, with_vectors=True)
             found.update((entry.passage_id, entry) for entry in map(_entry, records))
@@ -262,8 +262,9 @@ def _entry(record: models.Record) -> IndexEntry:
     terms = np.array(sparse.indices if sparse else (), np.int64)
     weights = np.array(sparse.values if sparse else (), np.float32)
     order = np.argsort(terms)
-    return IndexEntry(_payload_id(record.payload), np.array(vectors[_DENSE], np.float32),
-                      SparseVector(terms[order], weights[order]))
+    return IndexEntry(
+        _payload_id(record.payload), np.array(vectors[_DENSE], np.float32), SparseVector(terms[order], weights[order])
+    )
 
 
 def _payload_id(payload: dict[str, Any] | None) -> str:

@@ -68,8 +68,15 @@ class SqliteIndex:
         check_entries(entries, self._width)
         self._connection.executemany(
             "INSERT OR REPLACE INTO vectors (passage_id, dense, terms, weights) VALUES (?, ?, ?, ?)",
-            ((e.passage_id, e.dense.astype(_FLOAT).tobytes(), e.sparse.terms.astype(_INTEGER).tobytes(),
-              e.sparse.weights.astype(_FLOAT).tobytes()) for e in entries),
+            (
+                (
+                    e.passage_id,
+                    e.dense.astype(_FLOAT).tobytes(),
+                    e.sparse.terms.astype(_INTEGER).tobytes(),
+                    e.sparse.weights.astype(_FLOAT).tobytes(),
+                )
+                for e in entries
+            ),
         )
         self._forget()
 
@@ -98,10 +105,12 @@ class SqliteIndex:
         found: dict[str, IndexEntry] = {}
         wanted = list(dict.fromkeys(passage_ids))
         for start in range(0, len(wanted), _CHUNK):
-            chunk = wanted[start:start + _CHUNK]
+            chunk = wanted[start : start + _CHUNK]
             rows = self._connection.execute(
                 "SELECT passage_id, dense, terms, weights FROM vectors "
-                f"WHERE passage_id IN ({','.join('?' * len(chunk))})", chunk)
+                f"WHERE passage_id IN ({','.join('?' * len(chunk))})",
+                chunk,
+            )
             found.update((row[0], self._entry(tuple(row))) for row in rows)
         missing = next((i for i in wanted if i not in found), None)
         if missing is not None:
@@ -130,8 +139,10 @@ class SqliteIndex:
         check_k(k)
         check_queries(queries, self._width)
         matrices = self._current()
-        return [[(matrices.ids[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)]
-                for rows, scores in matrices.dense_rows(queries, k)]
+        return [
+            [(matrices.ids[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)]
+            for rows, scores in matrices.dense_rows(queries, k)
+        ]
 
     def search_sparse(self, queries: Sequence[SparseVector], k: int) -> list[list[tuple[str, float]]]:
         """Return per query up to `k` ids with an inner product above zero, falling, ties by id.
@@ -153,8 +164,10 @@ class SqliteIndex:
             check_sparse(query, "a question")
         matrices = self._current()
         found = (matrices.sparse_rows(query, k) for query in queries)
-        return [[(matrices.ids[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)]
-                for rows, scores, _ in found]
+        return [
+            [(matrices.ids[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)]
+            for rows, scores, _ in found
+        ]
 
     def search_pairs(
         self, queries: Floats, sparse: Sequence[SparseVector], n_dense: int, n_sparse: int
@@ -182,8 +195,12 @@ class SqliteIndex:
             shared, _, lexical = matrices.sparse_rows(terms, max(n_sparse, 1))
             rows = np.union1d(near, shared[:n_sparse])
             cosines = dense_products(matrices.dense[rows], query)
-            results.append([(matrices.ids[row], cosine, score) for row, cosine, score in
-                            zip(rows.tolist(), cosines.tolist(), lexical[rows].tolist(), strict=True)])
+            results.append(
+                [
+                    (matrices.ids[row], cosine, score)
+                    for row, cosine, score in zip(rows.tolist(), cosines.tolist(), lexical[rows].tolist(), strict=True)
+                ]
+            )
         return results
 
     def _forget(self) -> None:
@@ -209,7 +226,7 @@ class SqliteIndex:
         while page := cursor.fetchmany(_PAGE):
             self._check_lengths(page)
             end = len(ids) + len(page)
-            dense[len(ids):end] = np.frombuffer(b"".join(row[1] for row in page), _FLOAT).reshape(-1, self._width)
+            dense[len(ids) : end] = np.frombuffer(b"".join(row[1] for row in page), _FLOAT).reshape(-1, self._width)
             ids += [row[0] for row in page]
             lengths += [len(row[2]) // 4 for row in page]
             terms += [row[2] for row in page]
@@ -219,8 +236,11 @@ class SqliteIndex:
     def _check_lengths(self, rows: Sequence[_Row]) -> None:
         for passage_id, dense, terms, weights in rows:
             if len(dense) != 4 * self._width or len(terms) != len(weights) or len(terms) % 4:
-                raise _damaged(passage_id, f"its blobs have {len(dense)}, {len(terms)} and {len(weights)} bytes, "
-                                           f"wanted {4 * self._width} and two equal multiples of 4")
+                raise _damaged(
+                    passage_id,
+                    f"its blobs have {len(dense)}, {len(terms)} and {len(weights)} bytes, "
+                    f"wanted {4 * self._width} and two equal multiples of 4",
+                )
 
     def _entry(self, row: _Row) -> IndexEntry:
         self._check_lengths([row])

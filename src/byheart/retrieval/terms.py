@@ -85,4 +85,4 @@ class TermTable:
 
 def _chunks(terms: list[str]) -> Iterator[list[str]]:
     for start in range(0, len(terms), _CHUNK):
-        yield terms[start:start + _CHUNK]
+        yield terms[start : start + _CHUNK]

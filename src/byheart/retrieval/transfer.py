@@ -25,6 +25,6 @@ def transfer(source: VectorIndex, target: VectorIndex, progress: Progress = no_p
     ids = source.ids()
     target.remove(sorted(set(target.ids()).difference(ids)))
     for start in range(0, len(ids), _BATCH):
-        target.add(source.fetch(ids[start:start + _BATCH]))
+        target.add(source.fetch(ids[start : start + _BATCH]))
         progress(min(start + _BATCH, len(ids)), len(ids), "vectors")
     return len(ids)

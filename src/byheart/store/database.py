@@ -18,7 +18,11 @@ from byheart.errors import BusyError, FormatError, NotAKnowledgeBaseError
 FILE = "knowledge.sqlite"
 APPLICATION_ID = 0x62796872  # "byhr"
 MIGRATIONS = tuple(
-    sorted(path.name for path in resources.files("byheart.store").joinpath("migrations").iterdir() if path.name[0].isdigit())
+    sorted(
+        path.name
+        for path in resources.files("byheart.store").joinpath("migrations").iterdir()
+        if path.name[0].isdigit()
+    )
 )
 FORMAT_VERSION = len(MIGRATIONS)
 
@@ -226,7 +230,9 @@ def _connect(path: Path, wait_seconds: float) -> sqlite3.Connection:
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     if application_id != APPLICATION_ID:
-        raise FormatError(f"{path} is no knowledge base of byheart (application id {application_id:#x}); pass another folder")
+        raise FormatError(
+            f"{path} is no knowledge base of byheart (application id {application_id:#x}); pass another folder"
+        )
     if _version(connection) > FORMAT_VERSION:
         raise FormatError(
             f"{path} has format version {_version(connection)}, this byheart reads up to {FORMAT_VERSION}; upgrade byheart"
@@ -245,7 +251,9 @@ def _translated(error: sqlite3.DatabaseError, path: Path, wait_seconds: float) -
     """Return the error a user should see for SQLite's."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return BusyError(f"another process writes to {path.parent} (waited {wait_seconds:g} s); try again when it is done")
+        return BusyError(
+            f"another process writes to {path.parent} (waited {wait_seconds:g} s); try again when it is done"
+        )
     if code is not None and code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return FormatError(f"{path} is damaged ({error}); restore a snapshot: byheart restore {path.parent} SNAPSHOT")
     if code is not None and code & 0xFF in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:

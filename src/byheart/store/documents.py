@@ -10,6 +10,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from byheart.errors import PassageError
 from byheart.types import Document, Passage
@@ -101,10 +102,12 @@ class Documents:
             'SELECT p.id, p.page, d.title, p.headings, substr(d.text, p.start + 1, p."end" - p.start), '
             'p.start, p."end", p.sheet FROM passages p JOIN documents d USING (page) WHERE p.id IN'
         )
-        found = {row[0]: Passage(*row[:3], tuple(json.loads(row[3])), *row[4:]) for row in self._among(query, passage_ids)}
+        found = {row[0]: _passage(*row) for row in self._among(query, passage_ids)}
         for asked in passage_ids:
             if asked not in found:
-                raise PassageError(f"there is no passage {asked!r}; it was removed or changed, search again for its new id")
+                raise PassageError(
+                    f"there is no passage {asked!r}; it was removed or changed, search again for its new id"
+                )
         return [found[asked] for asked in passage_ids]
 
     def passage_ids(self) -> list[str]:
@@ -122,7 +125,13 @@ class Documents:
         documents, passages = self.connection.execute(query).fetchone()
         return documents, passages
 
-    def _among(self, query: str, values: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    def _among(self, query: str, values: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         for first in range(0, len(values), VARIABLES):
             some = values[first : first + VARIABLES]
             yield from self.connection.execute(f"{query} ({','.join('?' * len(some))})", list(some))
+
+
+def _passage(
+    passage_id: str, page: str, title: str, headings: str, text: str, start: int, end: int, sheet: int | None
+) -> Passage:
+    return Passage(passage_id, page, title, tuple(json.loads(headings)), text, start, end, sheet)

