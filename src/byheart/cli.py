@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = parser().parse_args(argv)
     try:
         code = arguments.run(arguments)
+        sys.stdout.flush()  # a closed pipe is noticed here, not at the interpreter's end
     except errors.ByheartError as error:
         print(f"byheart: {error}", file=sys.stderr)
         raise SystemExit(exit_code(error)) from None

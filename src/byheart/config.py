@@ -37,7 +37,9 @@ class EncoderConfig:
 class CorpusConfig:
     """How documents become passages."""
 
-    words: int = _setting(100, "words a passage should have, at most", low=20, high=400)
+    words: int = _setting(
+        100, "words a passage should have; a section of up to 1.5 times as many stays whole", low=20, high=400
+    )
     max_tokens: int = _setting(
         224, "encoder tokens a passage may have, title and headings not counted", low=32, high=8192
     )
@@ -193,7 +195,7 @@ def dumps(config: Config) -> str:
 
 
 def _toml(value: object) -> str:
-    """Write a string, number or boolean as TOML; JSON's spelling of these is TOML's too."""
+    """Write a string, number or boolean as TOML: JSON's spelling, but for surrogate pairs and the delete character."""
     import json
 
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

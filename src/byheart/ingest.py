@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from byheart.config import Config
 from byheart.corpus import files
 from byheart.corpus.passages import content_hash, split_many
-from byheart.errors import DocumentError
+from byheart.errors import DocumentError, InputError
 from byheart.interfaces import Encoder, IndexEntry, VectorIndex
 from byheart.retrieval.analyzer import analyze_passage
 from byheart.retrieval.bm25 import passage_vector
@@ -25,6 +28,7 @@ from byheart.store.documents import Documents
 from byheart.types import AddReport, Document, Passage, Progress, Refusal, RemoveReport
 
 PASSAGES_PER_EPOCH = 512
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 READER_VERSION = 1  # raise it when a loader or the splitter changes what it gives: files are then read anew
 
 
@@ -40,7 +44,7 @@ class _Tally:
     notices: list[str] = field(default_factory=list)
     passages_added: int = 0
     passages_removed: int = 0
-    seen: set[str] = field(default_factory=set)
+    seen: dict[str, str] = field(default_factory=dict)  # page: origin
 
     def report(self, epoch: int) -> AddReport:
         return AddReport(
@@ -68,10 +72,11 @@ class _Ready:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A file whose documents have all gone before: it may be marked as added."""
+    """A file whose documents have all gone before: it may be marked as added, and records that it lost be removed."""
 
     origin: str
-    file_hash: str
+    file_hash: str  # empty where a record was refused: the file is then read again
+    pages: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +87,17 @@ class Ingest:
         root: Folder that ids are relative to: the one that holds the knowledge base.
         config: Settings.
         database: Where it writes.
-        encoder: Turns passages into vectors.
+        encoder: Gives what turns passages into vectors, when there is something to add; removing needs none.
         index: Holds the vectors.
+        rolled_back: Told that a write left no trace in the database, but perhaps in a mirror of the index.
     """
 
     root: Path
     config: Config
     database: Database
-    encoder: Encoder
+    encoder: Callable[[], Encoder]
     index: VectorIndex
+    rolled_back: Callable[[], None]
 
     def page_of(self, path: Path) -> str:
         """Return a file's id: its path relative to the folder that holds the knowledge base, wherever we run."""
@@ -109,16 +116,22 @@ class Ingest:
         """
         tally = _Tally()
         found, refused = files.find(paths)
-        tally.refused += refused
-        known = Documents(self.database.connection).origins()
+        named = {str(path) for path in paths}
+        tally.refused += [refusal for refusal in refused if refusal.source in named]
+        tally.notices += _skipped([refusal for refusal in refused if refusal.source not in named])
+        with self._reading() as documents:
+            known = documents.origins()
         self._write_all(self._changed(found, known, tally, progress), tally, progress)
         gone = self._gone(paths, found)
         if prune:
-            removed = self.remove_pages(gone, gone)
+            with self._reading() as documents:
+                pages = [page for origin in gone for page in documents.pages_of(origin)]
+            removed = self.remove_pages(pages, gone)
             tally.removed += removed.removed
             tally.passages_removed += removed.passages_removed
         elif gone:
             tally.notices.append(f"{len(gone)} files added before are gone ({_some(gone)}); --prune removes them")
+        tally.notices += self._scrubbed()
         return tally.report(self.database.epoch)
 
     def add_documents(self, documents: Iterable[Document], origin: str, progress: Progress) -> AddReport:
@@ -134,7 +147,42 @@ class Ingest:
         """
         tally = _Tally()
         self._write_all((self._prepared(batch, origin, tally) for batch in _batches(documents)), tally, progress)
+        tally.notices += self._scrubbed()
         return tally.report(self.database.epoch)
+
+    def remove(self, names: Sequence[str]) -> RemoveReport:
+        """Remove what these names mean: pages, files or folders, with everything that came from them.
+
+        Args:
+            names: Ids as `documents` lists them, or paths from where we run.
+
+        Returns:
+            What is gone, and which names matched nothing.
+
+        Raises:
+            InputError: A name is empty, or means one document by its id and another by its path.
+        """
+        with self._reading() as documents:
+            meant = {name: self._meant(name, documents) for name in names}
+        pages = {page for found, _ in meant.values() for page in found}
+        origins = {origin for _, found in meant.values() for origin in found}
+        report = self.remove_pages(sorted(pages), sorted(origins))
+        missing = tuple(name for name, found in meant.items() if not any(found))
+        return RemoveReport(report.removed, missing, report.passages_removed, report.epoch, tuple(self._scrubbed()))
+
+    def _meant(self, name: str, documents: Documents) -> tuple[list[str], list[str]]:
+        """Return the pages and the files that a name means, as an id or, if it is none, as a path."""
+        if not name.strip() or "\x00" in name:
+            raise InputError(f"{name!r} names no document; pass a page, a file or a folder")
+        path = self.page_of(Path(name))
+        by_id, by_path = documents.matching(name), documents.matching(path)
+        if by_id and by_path and by_id != by_path:
+            raise InputError(
+                f"{name!r} is the id of {_some(by_id)} and the path of {_some(by_path)}; pass the absolute path"
+            )
+        chosen = name if by_id else path
+        below = chosen.rstrip("/") + "/"
+        return by_id or by_path, [o for o in documents.origins() if o == chosen or o.startswith(below)]
 
     def remove_pages(self, pages: Sequence[str], origins: Sequence[str] = ()) -> RemoveReport:
         """Remove documents with everything that came from them, in one epoch.
@@ -148,12 +196,12 @@ class Ingest:
         """
         if not pages and not origins:
             return RemoveReport(epoch=self.database.epoch)
-        with self.database.write() as connection:
+        with self._writing() as connection:
             documents = Documents(connection)
-            there = sorted(documents.content_hashes(pages))
-            removed = self._remove(documents, there)
-            documents.forget_origins([*origins, *pages])
-        return RemoveReport(tuple(there), (), removed, self.database.epoch)
+            there = documents.content_hashes(pages)
+            removed = self._remove(documents, list(there))
+            documents.forget_origins({*origins, *(origin for origin, _ in there.values())})
+        return RemoveReport(tuple(sorted(there)), (), removed, self.database.epoch)
 
     def _changed(
         self, found: Sequence[Path], known: dict[str, str], tally: _Tally, progress: Progress
@@ -165,34 +213,39 @@ class Ingest:
             try:
                 digest = self._file_hash(path)
                 if known.get(origin) == digest:
-                    tally.unchanged += Documents(self.database.connection).pages_of(origin)
+                    with self._reading() as held:
+                        tally.unchanged += held.pages_of(origin)
                     continue
                 documents = files.load(path, origin, self.config.corpus)
             except (DocumentError, OSError) as error:
                 tally.refused.append(Refusal(str(path), str(error)))
                 continue
+            n_refused = len(tally.refused)
             for batch in _batches(documents):
                 yield self._prepared(batch, origin, tally)
-            yield [_Whole(origin, digest)]
-            self._drop_stale(origin, {document.page for document in documents}, tally)
+            pages = frozenset(document.page for document in documents)
+            yield [_Whole(origin, digest if len(tally.refused) == n_refused else "", pages)]
 
     def _prepared(self, documents: Sequence[Document], origin: str, tally: _Tally) -> list[_Ready | _Whole]:
-        held = Documents(self.database.connection).content_hashes([document.page for document in documents])
+        fit = [document for document in documents if not _is_refused(document, tally)]
+        with self._reading() as stored:
+            held = stored.content_hashes([document.page for document in fit])
         changed: list[tuple[Document, str]] = []
-        for document in documents:
+        for document in fit:
             digest = f"{content_hash(document)}/{self.config.corpus.words}/{self.config.corpus.max_tokens}"
             owner, before = held.get(document.page, (origin, ""))
+            owner = tally.seen.get(document.page, owner)
             if owner != origin or document.page in tally.seen:
                 taken = f"the id {document.page!r} is taken by {owner}; remove that first, or give this one another id"
                 tally.refused.append(Refusal(origin, taken))
                 continue
-            tally.seen.add(document.page)
+            tally.seen[document.page] = origin
             if before == digest:
                 tally.unchanged.append(document.page)
             else:
                 (tally.updated if before else tally.added).append(document.page)
                 changed.append((document, digest))
-        pieces = split_many([document for document, _ in changed], self.config.corpus, self.encoder.count_tokens)
+        pieces = split_many([document for document, _ in changed], self.config.corpus, self.encoder().count_tokens)
         tally.notices += [notice for _, notices in pieces for notice in notices]
         return [
             _Ready(document, passages, origin, digest)
@@ -213,15 +266,15 @@ class Ingest:
         """Encode outside the transaction, which takes long, and write inside, which does not."""
         fresh = [item for item in batch if isinstance(item, _Ready)]
         passages = [passage for ready in fresh for passage in ready.passages]
-        vectors = self.encoder.encode_passages([passage.indexed_text for passage in passages], progress)
+        vectors = self.encoder().encode_passages([passage.indexed_text for passage in passages], progress)
         terms = [analyze_passage(passage) for passage in passages]
-        with self.database.write() as connection:
+        with self._writing() as connection:
             documents, table = Documents(connection), TermTable(connection)
             tally.passages_removed += self._remove(documents, [ready.document.page for ready in fresh])
             for ready in fresh:
                 documents.put(ready.document, ready.passages, ready.origin, ready.content_hash)
             for whole in (item for item in batch if isinstance(item, _Whole)):
-                documents.mark_origin(whole.origin, whole.file_hash)
+                self._finish(whole, documents, tally)
             numbers = table.assign(terms)
             sparse = [passage_vector(found, numbers, self.config.retrieval) for found in terms]
             table.count([vector.terms for vector in sparse], 1)
@@ -231,27 +284,51 @@ class Ingest:
 
     def _remove(self, documents: Documents, pages: Sequence[str]) -> int:
         """Remove documents inside the open transaction and return the number of their passages."""
+        n_changes = documents.connection.total_changes
         ids = documents.remove(pages)
+        if documents.connection.total_changes > n_changes:
+            self.database.owe_scrub()
         table = TermTable(documents.connection)
         table.count([entry.sparse.terms for entry in self.index.fetch(ids)], -1)
         self.index.remove(ids)
         return len(ids)
 
-    def _drop_stale(self, origin: str, pages: set[str], tally: _Tally) -> None:
-        """Remove the records that a changed file no longer holds."""
-        stale = [page for page in Documents(self.database.connection).pages_of(origin) if page not in pages]
-        if stale:
-            removed = self.remove_pages(stale)
-            tally.removed += stale
-            tally.passages_removed += removed.passages_removed
+    def _finish(self, whole: _Whole, documents: Documents, tally: _Tally) -> None:
+        """Remove the records that a changed file no longer holds, and mark it as added, inside the transaction."""
+        stale = [page for page in documents.pages_of(whole.origin) if page not in whole.pages]
+        tally.passages_removed += self._remove(documents, stale)
+        tally.removed += stale
+        documents.mark_origin(whole.origin, whole.file_hash)
+
+    def _scrubbed(self) -> list[str]:
+        """Have the text that was deleted leave the file; return a notice if that must wait."""
+        if self.database.scrub():
+            return []
+        return ["another process holds the file: traces of deleted text stay in it until the next add or remove"]
+
+    @contextmanager
+    def _reading(self) -> Iterator[Documents]:
+        with self.database.read() as connection:
+            yield Documents(connection)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self.database.write() as connection:
+            try:
+                yield connection
+            except BaseException:
+                self.rolled_back()
+                raise
 
     def _gone(self, paths: Sequence[Path], found: Sequence[Path]) -> list[str]:
         """Return the files added before, below the folders now added, that are no longer there."""
         seen = {self.page_of(path) for path in found}
-        documents = Documents(self.database.connection)
-        folders = [self.page_of(path) for path in paths if path.is_dir()]
-        below = {o for o in documents.origins() for f in folders if f == "." or o.startswith(f + "/")}
-        return sorted(below - seen)
+        with self._reading() as documents:
+            origins = documents.origins()
+        folders = [os.path.realpath(path) for path in paths if path.is_dir()]
+        # By place, not by name: "../other/a.md" is not below ".", but "docs/a.md" is below "..".
+        places = {origin: Path(os.path.normpath(self.root / origin)) for origin in origins if origin not in seen}
+        return sorted(o for o, place in places.items() if any(place.is_relative_to(folder) for folder in folders))
 
     def _file_hash(self, path: Path) -> str:
         settings = f"{READER_VERSION} {self.config.corpus}"
@@ -267,6 +344,24 @@ def _batches(documents: Iterable[Document], size: int = 256) -> Iterator[list[Do
             batch = []
     if batch:
         yield batch
+
+
+def _is_refused(document: Document, tally: _Tally) -> bool:
+    """Return whether a document cannot be stored as it is, and say so in the tally."""
+    texts = (document.page, document.title, document.text, *(h for s in document.sections for h in s.headings))
+    if document.page.strip() and not any(UNSTORABLE.search(text) for text in texts):
+        return False
+    reason = "its id is blank, or it holds NUL or a lone surrogate; clean it, and decode its source as UTF-8"
+    tally.refused.append(Refusal(ascii(document.page), reason))
+    return True
+
+
+def _skipped(refusals: Sequence[Refusal]) -> list[str]:
+    """Return one notice per reason for what was passed over below a folder, where nobody named it."""
+    sources: dict[str, list[str]] = {}
+    for refusal in refusals:
+        sources.setdefault(refusal.reason, []).append(refusal.source)
+    return [f"{len(names)} skipped ({_some(names)}): {reason}" for reason, names in sources.items()]
 
 
 def _some(names: Sequence[str]) -> str:

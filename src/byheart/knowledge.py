@@ -13,10 +13,9 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from byheart import config as settings
 from byheart.config import Config
 from byheart.engine import Engine
-from byheart.errors import AlreadyExistsError, EncoderMismatchError, FormatError, InputError, NotAKnowledgeBaseError
+from byheart.errors import AlreadyExistsError, EncoderMismatchError, InputError
 from byheart.ingest import Ingest
 from byheart.interfaces import Encoder, Reader
 from byheart.library import Library
@@ -26,6 +25,7 @@ from byheart.retrieval.fitting import FittedWeight, fit_dense_weight
 from byheart.store import database
 from byheart.store.database import Database
 from byheart.store.documents import Documents
+from byheart.store.settings import CONFIG_FILE, read_config, write_config
 from byheart.text.encoder import SentenceEncoder
 from byheart.types import (
     AddReport,
@@ -41,32 +41,41 @@ from byheart.types import (
     no_progress,
 )
 
-CONFIG_FILE = "config.toml"
-
 
 class KnowledgeBase:
     """A body of documents that answers questions."""
 
-    def __init__(self, path: str | Path, *, wait_seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        wait_seconds: float = 10.0,
+        encoder: Encoder | None = None,
+        reader: Reader | None = None,
+    ) -> None:
         """Open a knowledge base that `init` created; models are loaded when first needed.
 
         Args:
             path: Its folder.
             wait_seconds: How long a writer waits for another one.
+            encoder: Encoder to use instead of the configured one; the one the knowledge base was built with.
+            reader: Reader to use instead of the configured one.
 
         Raises:
             NotAKnowledgeBaseError: The folder holds none.
             ConfigError: `config.toml` has an unknown setting or one out of range.
+            EncoderMismatchError: `encoder` is not the one the knowledge base was built with.
             FormatError: The database is damaged, of a newer version, or indexed by another analyzer.
         """
-        self.path = Path(path)
-        if not (self.path / database.FILE).is_file():
-            raise NotAKnowledgeBaseError(f"{self.path} holds no knowledge base; run: byheart init {self.path}")
-        self.config = _read_config(self.path)
+        self.path, self.config = Path(path), read_config(Path(path))
         self._database = Database(self.path / database.FILE, wait_seconds=wait_seconds)
         try:
-            self._state = _checked_state(self._database)
+            self._state = self._database.state(ANALYZER_VERSION)
             self._library = Library(self._database, self.config.retrieval, int(str(self._state["width"])))
+            if encoder is not None:
+                self.encoder = self._matching(encoder)
+            if reader is not None:
+                self.reader = reader
         except Exception:
             self._database.close()
             raise
@@ -87,11 +96,13 @@ class KnowledgeBase:
     @cached_property
     def encoder(self) -> Encoder:
         """The encoder, checked to be the one the knowledge base was built with."""
-        encoder = SentenceEncoder(self.config.encoder)
+        return self._matching(SentenceEncoder(self.config.encoder))
+
+    def _matching(self, encoder: Encoder) -> Encoder:
         if encoder.fingerprint != self._state["encoder_fingerprint"]:
             raise EncoderMismatchError(
                 f"{self.path} was built with {self._state['encoder']} ({self._state['encoder_fingerprint']}), "
-                f"config.toml now gives {encoder.name} ({encoder.fingerprint}); set it back, or build a new one"
+                f"now it is given {encoder.name} ({encoder.fingerprint}); set it back, or build a new one"
             )
         return encoder
 
@@ -151,21 +162,12 @@ class KnowledgeBase:
 
         Returns:
             What is gone, and which names matched nothing.
+
+        Raises:
+            InputError: A name is empty, or means one document by its id and another by its path.
+            BusyError: Another process is writing.
         """
-        pages: list[str] = []
-        origins: list[str] = []
-        missing: list[str] = []
-        documents = Documents(self._database.connection)
-        for name in map(str, names):
-            known = {name: documents.matching(name), self._ingest.page_of(Path(name)): []}
-            for alias in known:
-                known[alias] = documents.matching(alias)
-                pages += known[alias]
-                origins += [o for o in documents.origins() if o == alias or o.startswith(alias.rstrip("/") + "/")]
-            if not any(known.values()):
-                missing.append(name)
-        report = self._ingest.remove_pages(sorted(set(pages)), sorted(set(origins)))
-        return RemoveReport(report.removed, tuple(missing), report.passages_removed, report.epoch)
+        return self._ingest.remove([str(name) for name in names])
 
     def ask(self, text: str, *, claim: bool = False) -> Answer:
         """Return the answer to one question.
@@ -192,8 +194,7 @@ class KnowledgeBase:
         Returns:
             Answers in order.
         """
-        engine = self._engine
-        return engine.answer_closed_book(questions) if closed_book else engine.answer_many(questions)
+        return self._engine.answer_closed_book(questions) if closed_book else self._engine.answer_many(questions)
 
     def search(self, text: str, k: int = 5) -> list[tuple[Hit, Passage]]:
         """Return the `k` best passages for a question, best first, each with its scores.
@@ -265,8 +266,8 @@ class KnowledgeBase:
             candidates = self._library.candidates(questions, queries)
         fitted = fit_dense_weight(candidates, passage_ids)
         with self._database.write() as connection:
-            row = ("dense_weight", json.dumps(fitted.dense_weight))
-            connection.execute("INSERT OR REPLACE INTO parameters VALUES (?, ?)", row)
+            weight = json.dumps(fitted.dense_weight)
+            connection.execute("INSERT OR REPLACE INTO parameters VALUES ('dense_weight', ?)", (weight,))
         return fitted
 
     def configure(self, key: str, value: object) -> Config:
@@ -280,7 +281,7 @@ class KnowledgeBase:
             The new settings.
         """
         changed = self.config.replace(key, value)
-        _write_config(self.path, changed)
+        write_config(self.path, changed)
         return changed
 
     def status(self) -> Status:
@@ -289,11 +290,11 @@ class KnowledgeBase:
             documents, passages = Documents(connection).counts()
             terms = connection.execute("SELECT count(*) FROM terms").fetchone()[0]
             epoch = self._database.epoch
-        size = sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
         encoder, digest = str(self._state["encoder"]), str(self._state["encoder_fingerprint"])
+        size, index, reader = database.folder_bytes(self.path), self.config.retrieval.index, self.config.reader.name
         return Status(
             str(self.path), epoch, database.FORMAT_VERSION, documents, passages, 0, terms, size,
-            encoder, digest, self.config.retrieval.index, self.config.reader.name,
+            encoder, digest, index, reader,
         )  # fmt: skip
 
     def snapshot(self, target: str | Path) -> Path:
@@ -336,6 +337,7 @@ class KnowledgeBase:
                     "open the snapshot in its own folder instead"
                 )
         self._database.replace_by(Path(source) / database.FILE)
+        self._library.rebuild_mirror()
         return self.epoch
 
     def close(self) -> None:
@@ -344,8 +346,8 @@ class KnowledgeBase:
 
     @cached_property
     def _ingest(self) -> Ingest:
-        root = self.path.resolve().parent
-        return Ingest(root, self.config, self._database, self.encoder, self._library.index)
+        root, library = self.path.resolve().parent, self._library
+        return Ingest(root, self.config, self._database, lambda: self.encoder, library.index, library.suspect_mirror)
 
     @property
     def _engine(self) -> Engine:
@@ -353,12 +355,16 @@ class KnowledgeBase:
         return Engine(self.encoder, self._library, self._library, self.reader, k, n_read, self._library.hold)
 
 
-def init(path: str | Path, config: Config | None = None) -> KnowledgeBase:
+def init(
+    path: str | Path, config: Config | None = None, *, encoder: Encoder | None = None, reader: Reader | None = None
+) -> KnowledgeBase:
     """Create an empty knowledge base.
 
     Args:
         path: Folder to create; it may exist if it is empty.
         config: Settings, the defaults if None.
+        encoder: Encoder to use instead of the configured one; pass it to every later `open` too.
+        reader: Reader to use instead of the configured one.
 
     Returns:
         The open knowledge base.
@@ -373,45 +379,22 @@ def init(path: str | Path, config: Config | None = None) -> KnowledgeBase:
         not folder.is_dir() or {p.name for p in folder.iterdir()} - {CONFIG_FILE, "knowledge.partial"}
     ):
         raise AlreadyExistsError(f"{folder} holds other files; pass a new or empty folder")
-    encoder = SentenceEncoder(config.encoder)
+    chosen = encoder or SentenceEncoder(config.encoder)
     folder.mkdir(parents=True, exist_ok=True)
-    _write_config(folder, config)
-    database.create(folder / database.FILE, encoder.name, encoder.fingerprint, ANALYZER_VERSION, encoder.width)
-    return KnowledgeBase(folder)
+    write_config(folder, config)
+    database.create(folder / database.FILE, chosen.name, chosen.fingerprint, ANALYZER_VERSION, chosen.width)
+    return KnowledgeBase(folder, encoder=encoder, reader=reader)
 
 
-def open_knowledge(path: str | Path) -> KnowledgeBase:
+def open_knowledge(path: str | Path, *, encoder: Encoder | None = None, reader: Reader | None = None) -> KnowledgeBase:
     """Open a knowledge base.
 
     Args:
         path: Its folder.
+        encoder: Encoder to use instead of the configured one.
+        reader: Reader to use instead of the configured one.
 
     Returns:
         The open knowledge base; it is a context manager.
     """
-    return KnowledgeBase(path)
-
-
-def _checked_state(held: Database) -> dict[str, object]:
-    names = ("encoder", "encoder_fingerprint", "analyzer_version", "width")
-    row = held.connection.execute(f"SELECT {', '.join(names)} FROM state").fetchone()
-    if row is None:
-        raise FormatError(f"{held.path} was never finished; delete its folder and run byheart init again")
-    state = dict(zip(names, row, strict=True))
-    if state["analyzer_version"] != ANALYZER_VERSION:
-        raise FormatError(
-            f"{held.path} was indexed with analyzer version {state['analyzer_version']}, this byheart has "
-            f"{ANALYZER_VERSION}; build it again from its documents"
-        )
-    return state
-
-
-def _read_config(folder: Path) -> Config:
-    path = folder / CONFIG_FILE
-    return settings.loads(path.read_text("utf-8")) if path.is_file() else Config()
-
-
-def _write_config(folder: Path, config: Config) -> None:
-    partial = folder / f"{CONFIG_FILE}.partial"
-    partial.write_text(settings.dumps(config), "utf-8")
-    partial.replace(folder / CONFIG_FILE)
+    return KnowledgeBase(path, encoder=encoder, reader=reader)

@@ -16,6 +16,7 @@ from byheart.retrieval.fusion import Candidate, HybridRetriever
 from byheart.retrieval.mirror import MirroredIndex
 from byheart.retrieval.sqlite import SqliteIndex
 from byheart.retrieval.terms import TermTable
+from byheart.retrieval.transfer import transfer
 from byheart.store.database import Database
 from byheart.store.documents import Documents
 from byheart.types import Hit, Passage, Question
@@ -38,6 +39,7 @@ class Library:
         self._embedded = SqliteIndex(database.connection, width)
         self._mirrored: MirroredIndex | None = None
         self._mirror_epoch = -1
+        self._is_mirror_suspect = False
 
     @property
     def index(self) -> VectorIndex:
@@ -64,10 +66,24 @@ class Library:
         with self._database.read():
             epoch = self._database.epoch
             self._embedded.refresh(epoch)
+            if self._is_mirror_suspect:
+                self.rebuild_mirror()
             if self._mirrored is not None and self._mirror_epoch != epoch:
                 self._mirrored.refresh()
                 self._mirror_epoch = epoch
             yield epoch
+
+    def suspect_mirror(self) -> None:
+        """Have the mirror rebuilt before the next search: a write to it was rolled back in the database only."""
+        self._is_mirror_suspect = True
+
+    def rebuild_mirror(self) -> None:
+        """Copy every vector to the mirror, if there is one: its ids may be right and its vectors still old."""
+        index = self.index
+        if isinstance(index, MirroredIndex):
+            transfer(index.truth, index.mirror)
+            index.refresh()
+        self._is_mirror_suspect = False
 
     def search(
         self, questions: Sequence[Question], queries: Floats, k: int, dense_weight: float | None = None

@@ -43,7 +43,8 @@ def hits(found: Sequence[tuple[Hit, Passage]]) -> str:
     lines = []
     for rank, (hit, passage) in enumerate(found, start=1):
         lines.append(
-            f"{rank}. {hit.score:.3f}  {hit.passage_id}{_sheet(passage.sheet)}  (BM25 {hit.lexical:.2f}, cosine {hit.dense:.3f})"
+            f"{rank}. {hit.score:.3f}  {hit.passage_id}{_sheet(passage.sheet)}  "
+            f"(BM25 {hit.lexical:.2f}, cosine {hit.dense:.3f})"
         )
         lines += [f"   {passage.heading_path}"] if passage.heading_path else []
         lines.append(f"   {_shortened(passage.text)}")
@@ -70,6 +71,7 @@ def removed(report: RemoveReport) -> str:
         f"{len(report.removed)} documents removed, {report.passages_removed} passages deleted; epoch {report.epoch}"
     ]
     lines += [f"missing  {name}: no document has this name; `byheart documents` lists them" for name in report.missing]
+    lines += [f"note     {notice}" for notice in report.notices]
     return "\n".join(lines)
 
 

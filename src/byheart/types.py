@@ -314,12 +314,14 @@ class RemoveReport:
         missing: Names that matched no page.
         passages_removed: Passages deleted.
         epoch: Epoch after the removal.
+        notices: Things a user should know, such as that traces of the text cannot leave the file yet.
     """
 
     removed: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     passages_removed: int = 0
     epoch: int = 0
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

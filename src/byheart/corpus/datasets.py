@@ -121,6 +121,24 @@ class MedicalAnswer:
     answer: str
 
 
+@dataclass(frozen=True, slots=True)
+class HelpArticle:
+    """A login.gov help article in one language; `id` is the article's, the same in all languages."""
+
+    id: str
+    title: str
+    body: str
+
+
+def help_articles(data: Path, language: str) -> list[HelpArticle]:
+    """Return the 55 help articles in a language: en, es, fr or zh."""
+    return [
+        HelpArticle(row["article"], row["title"], row["body_markdown"])
+        for row in records(data / "logingov_help/help_articles.jsonl.gz")
+        if row["lang"] == language
+    ]
+
+
 def plain(text: str) -> str:
     """Return FEVER-tokenised text with brackets and quotes as people write them."""
     for mark, character in BRACKETS.items():

@@ -136,7 +136,7 @@ class CompactReader:
         Raises:
             QuestionError: A question is too long for the network.
         """
-        scored = self._score_windows(readings)
+        scored = self.score_windows(readings)
         return [self._draft(reading, windows) for reading, windows in zip(readings, scored, strict=True)]
 
     def score(self, readings: Sequence[Reading], answers: Sequence[Sequence[str]]) -> list[Floats]:
@@ -153,25 +153,27 @@ class CompactReader:
         wanted = [given for reading, given in zip(readings, answers, strict=True) for _ in reading.passages]
         rows = iter(
             _log_probabilities(reading, windows, given)
-            for reading, windows, given in zip(single, self._score_windows(single), wanted, strict=True)
+            for reading, windows, given in zip(single, self.score_windows(single), wanted, strict=True)
         )
         return [
             np.array([next(rows) for _ in reading.passages], np.float32).reshape(len(reading.passages), len(given))
             for reading, given in zip(readings, answers, strict=True)
         ]
 
-    def candidates(self, reading: Reading, windows: Sequence[Scored]) -> list[Candidate]:
+    def candidates(
+        self, reading: Reading, windows: Sequence[Scored], sharpness: float | None = None
+    ) -> list[Candidate]:
         """Return a question's possible answers, most probable first; yes and no stand without a span.
 
         Args:
             reading: The question and its passages.
             windows: The network's view of it.
+            sharpness: Multiplies retrieval scores, as calibrated if None.
 
         Returns:
             Candidates whose texts differ by more than case, articles and punctuation.
         """
-        sharpness = self._loaded[1].retrieval_sharpness
-        priors = _priors(reading, windows, sharpness)
+        priors = _priors(reading, windows, self._loaded[1].retrieval_sharpness if sharpness is None else sharpness)
         found: dict[str, list[tuple[int, int, int, float]]] = {}
         for prior, scored in zip(priors, windows, strict=True):
             for place in _best_spans(scored, self.config.max_answer_tokens):
@@ -185,7 +187,8 @@ class CompactReader:
         ]
         return sorted([*spans, *polar], key=lambda c: -c.probability)
 
-    def _score_windows(self, readings: Sequence[Reading]) -> list[list[Scored]]:
+    def score_windows(self, readings: Sequence[Reading]) -> list[list[Scored]]:
+        """Return the network's view of every window of every reading."""
         import torch
 
         model, _ = self._loaded
@@ -327,6 +330,11 @@ def _log_probability(reading: Reading, scored: Scored, answer: str) -> float:
 def _platt(probability: float, slope: float, offset: float) -> float:
     clipped = min(max(probability, 1e-6), 1 - 1e-6)
     return 1 / (1 + math.exp(-(slope * math.log(clipped / (1 - clipped)) + offset)))
+
+
+def same_answer(text: str, other: str) -> bool:
+    """Return whether two answers differ by case, articles and outer punctuation at most."""
+    return _alike(text) == _alike(other)
 
 
 def _alike(text: str) -> str:

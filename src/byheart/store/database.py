@@ -1,15 +1,16 @@
 """One SQLite database, in which an epoch is a committed transaction.
 
 Owns the connection's settings, migrations, write and read transactions, backup and the checks on opening. Knows the
-table `state`; what the other tables hold is their users' business.
+table `state` and one row of `parameters`; what the other tables hold is their users' business.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
@@ -66,6 +67,31 @@ class Database:
             raise FormatError(f"{self.path} was never finished; delete its folder and run byheart init again")
         return int(row[0])
 
+    def state(self, analyzer_version: int) -> dict[str, object]:
+        """Return what the knowledge base was built with.
+
+        Args:
+            analyzer_version: Version of the analyzer that will ask.
+
+        Returns:
+            Values by name: encoder, encoder_fingerprint, analyzer_version, width.
+
+        Raises:
+            FormatError: Nothing was written yet, it was written with another analyzer, or it is damaged.
+        """
+        names = ("encoder", "encoder_fingerprint", "analyzer_version", "width")
+        with self.read() as connection:
+            row = connection.execute(f"SELECT {', '.join(names)} FROM state").fetchone()
+        if row is None:
+            raise FormatError(f"{self.path} was never finished; delete its folder and run byheart init again")
+        held = dict(zip(names, row, strict=True))
+        if held["analyzer_version"] != analyzer_version:
+            raise FormatError(
+                f"{self.path} was indexed with analyzer version {held['analyzer_version']}, this byheart has "
+                f"{analyzer_version}; build it again from its documents"
+            )
+        return held
+
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """Open the one write transaction; it becomes the next epoch, or leaves no trace if the block raises.
@@ -116,6 +142,36 @@ class Database:
                 if outermost and self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
 
+    def owe_scrub(self) -> None:
+        """Note inside the write transaction that text was deleted, so that `scrub` is due even after a kill."""
+        self.connection.execute("INSERT OR REPLACE INTO parameters VALUES ('unscrubbed', 'true')")
+
+    def scrub(self) -> bool:
+        """Rewrite the file if text was deleted since the last time, so that none of it remains; changes no epoch.
+
+        SQLite's `secure_delete` zeroes deleted rows, but not the copies that splitting and joining of pages leaves.
+
+        Returns:
+            Whether the file is clean; False when another process keeps it from being rewritten: call it again then.
+
+        Raises:
+            FormatError: The file is damaged.
+        """
+        with self._lock:
+            try:
+                if self.connection.execute("SELECT 1 FROM parameters WHERE name = 'unscrubbed'").fetchone() is None:
+                    return True
+                self.connection.execute("VACUUM")
+                if self._checkpoint():
+                    self.connection.execute("DELETE FROM parameters WHERE name = 'unscrubbed'")
+                    return self._checkpoint()
+                return False
+            except sqlite3.DatabaseError as error:
+                translated = _translated(error, self.path, self.wait_seconds)
+                if isinstance(translated, BusyError):
+                    return False
+                raise translated from error
+
     def copy_to(self, path: Path) -> None:
         """Write a whole copy of the current epoch to a new file, while others go on reading and writing.
 
@@ -127,7 +183,6 @@ class Database:
         target = sqlite3.connect(partial)
         try:
             self.connection.backup(target)
-            target.execute("PRAGMA journal_mode = DELETE")
         finally:
             target.close()
         partial.replace(path)
@@ -148,9 +203,10 @@ class Database:
             Database(path, wait_seconds=self.wait_seconds).copied_and_closed(incoming)
             source = sqlite3.connect(incoming, isolation_level=None)
             try:
+                source.execute("PRAGMA journal_mode = MEMORY")  # a kill leaves no log that the next copy would take in
                 # Never lower than either: caches of both lines of history must see a new number.
                 source.execute("UPDATE state SET epoch = max(epoch, ?) + 1", (self.epoch,))
-                source.backup(self.connection)
+                source.backup(self.connection, progress=self._within(time.monotonic() + self.wait_seconds), sleep=0.05)
             except sqlite3.DatabaseError as error:
                 raise _translated(error, self.path, self.wait_seconds) from error
             finally:
@@ -158,6 +214,15 @@ class Database:
                 incoming.unlink(missing_ok=True)
             self.connection.execute("PRAGMA journal_mode = WAL")
             self._checkpoint()
+
+    def _within(self, deadline: float) -> Callable[[int, int, int], None]:
+        """Return a watch over a backup, which by itself would wait for another writer without end."""
+
+        def watch(status: int, _remaining: int, _total: int) -> None:
+            if status in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} and time.monotonic() > deadline:
+                raise _busy(self.path, self.wait_seconds)
+
+        return watch
 
     def copied_and_closed(self, path: Path) -> None:
         """Copy to a new file and close this database."""
@@ -174,12 +239,14 @@ class Database:
     def _migrate(self) -> None:
         while _version(self.connection) < FORMAT_VERSION:
             self.connection.execute("BEGIN IMMEDIATE")
-            apply_migration(self.connection, _version(self.connection))
+            version = _version(self.connection)  # another process may have been faster
+            if version < FORMAT_VERSION:
+                apply_migration(self.connection, version)
             self.connection.execute("COMMIT")
 
-    def _checkpoint(self) -> None:
-        """Move the log into the file and empty it, so that removed text is in neither; a reader may put it off."""
-        self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    def _checkpoint(self) -> bool:
+        """Move the log into the file and empty it; False if a reader puts it off."""
+        return bool(self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0)
 
 
 def create(path: Path, encoder: str, encoder_fingerprint: str, analyzer_version: int, width: int) -> None:
@@ -203,6 +270,8 @@ def create(path: Path, encoder: str, encoder_fingerprint: str, analyzer_version:
         row = (encoder, encoder_fingerprint, analyzer_version, width)
         connection.execute("INSERT INTO state VALUES (1, 0, ?, ?, ?, ?)", row)
         connection.execute("COMMIT")
+        # Once and for all: the switch wants the file for itself, and does not wait for others as writers do.
+        connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
     partial.replace(path)
@@ -235,7 +304,8 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         )
     if _version(connection) > FORMAT_VERSION:
         raise FormatError(
-            f"{path} has format version {_version(connection)}, this byheart reads up to {FORMAT_VERSION}; upgrade byheart"
+            f"{path} has format version {_version(connection)}, this byheart reads up to {FORMAT_VERSION}; "
+            "upgrade byheart"
         )
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA foreign_keys = ON")
@@ -247,15 +317,26 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+def _busy(path: Path, wait_seconds: float) -> BusyError:
+    return BusyError(f"another process writes to {path.parent} (waited {wait_seconds:g} s); try again when it is done")
+
+
 def _translated(error: sqlite3.DatabaseError, path: Path, wait_seconds: float) -> Exception:
     """Return the error a user should see for SQLite's."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return BusyError(
-            f"another process writes to {path.parent} (waited {wait_seconds:g} s); try again when it is done"
-        )
+        return _busy(path, wait_seconds)
     if code is not None and code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return FormatError(f"{path} is damaged ({error}); restore a snapshot: byheart restore {path.parent} SNAPSHOT")
+        return FormatError(f"{path} is damaged ({error}); put a snapshot's folder in the place of {path.parent}")
     if code is not None and code & 0xFF in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:
         return BusyError(f"{path} cannot be written ({error}); free space or rights, then run the command again")
     return error
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the bytes of all files in a folder; one that another process deletes meanwhile counts nothing."""
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size if file.is_file() else 0
+    return total

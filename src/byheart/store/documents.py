@@ -81,7 +81,8 @@ class Documents:
         """Return the pages that a name means: the page itself, all of a file, or all below a folder; ascending."""
         prefix = name.rstrip("/") + "/"
         rows = self.connection.execute(
-            "SELECT page FROM documents WHERE page = ?1 OR origin = ?1 OR substr(origin, 1, length(?2)) = ?2 ORDER BY page",
+            "SELECT page FROM documents "
+            "WHERE page = ?1 OR origin = ?1 OR substr(origin, 1, length(?2)) = ?2 ORDER BY page",
             (name, prefix),
         )
         return [row[0] for row in rows]

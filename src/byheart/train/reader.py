@@ -23,6 +23,8 @@ from byheart.reader.compact_model import AnswerKind, CompactModel, Logits, save_
 from byheart.reader.windows import Window, WindowBuilder, token_spans
 from byheart.text.encoder import SentenceEncoder
 from byheart.train.checkpoint import VectorCache, load_state, save_state
+from byheart.train.corpora import fever_base, held_out_claims, held_out_questions, nq_base
+from byheart.train.reader_calibration import calibrate
 from byheart.train.reader_examples import Example, is_held_out, reader_examples
 from byheart.types import Kind, Progress, no_progress
 
@@ -64,14 +66,12 @@ class Row:
     is_claim: bool
 
 
-def train_reader(
-    data: Path, work: Path, weights: Path, settings: ReaderTraining, progress: Progress = no_progress
-) -> Path:
-    """Train the compact reader and write its weights.
+def train_reader(data: Path, work: Path, weights: Path, settings: ReaderTraining, progress: Progress = no_progress) -> Path:
+    """Train and calibrate the compact reader, and write its weights.
 
     Args:
         data: Folder of the public data sets.
-        work: Folder for vectors, state and log; an interrupted run goes on from there.
+        work: Folder for vectors, state, log and knowledge bases; an interrupted run goes on from there.
         weights: File to write.
         settings: How to train.
         progress: Told of every step.
@@ -80,7 +80,32 @@ def train_reader(
         The weight file.
 
     Raises:
-        EvaluationError: The work folder holds a run with other settings.
+        EvaluationError: The work folder holds a run with other settings, or the loss is not finite.
+    """
+    model = fit(data, work, settings, progress)
+    encoder = SentenceEncoder(EncoderConfig())
+    notes = {"base": encoder.name, "base_fingerprint": encoder.fingerprint, "training": asdict(settings)}
+    weights.parent.mkdir(parents=True, exist_ok=True)
+    save_weights(weights, model, CompactModel(encoder.folder), notes)
+    with nq_base(data, work, encoder, progress) as nq, fever_base(data, work, encoder, progress) as fever:
+        calibrate(weights, (nq, held_out_questions(data)), (fever, held_out_claims(data)))
+    return weights
+
+
+def fit(data: Path, work: Path, settings: ReaderTraining, progress: Progress = no_progress) -> CompactModel:
+    """Train the network.
+
+    Args:
+        data: Folder of the public data sets.
+        work: Folder for vectors, state and log.
+        settings: How to train.
+        progress: Told of every step.
+
+    Returns:
+        The trained network.
+
+    Raises:
+        EvaluationError: The work folder holds a run with other settings, or the loss is not finite.
     """
     work.mkdir(parents=True, exist_ok=True)
     encoder = SentenceEncoder(EncoderConfig())
@@ -95,18 +120,16 @@ def train_reader(
     started = time.perf_counter()
     model.train()
     for step in range(done, len(batches)):
+        # Dropout depends on the step alone, so that a run that was stopped goes on as if it had not been.
+        torch.manual_seed(settings.seed + step)
         _set_rate(optimizer, settings, step / len(batches))
         losses = _step(model, optimizer, batches[step], settings)
-        progress(step + 1, len(batches), "steps")
         if step % 20 == 0:
             _write_log(work / "log.jsonl", step, len(batches), time.perf_counter() - started, losses)
         if (step + 1) % settings.checkpoint_steps == 0 or step + 1 == len(batches):
             save_state(work / "state.pt", _state(step + 1, settings, model, optimizer))
-
-    weights.parent.mkdir(parents=True, exist_ok=True)
-    notes = {"base": encoder.name, "base_fingerprint": encoder.fingerprint, "training": asdict(settings)}
-    save_weights(weights, model, CompactModel(encoder.folder), notes)
-    return weights
+        progress(step + 1, len(batches), "steps")
+    return model
 
 
 def _epoch_batches(

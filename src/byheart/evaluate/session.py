@@ -1,0 +1,204 @@
+"""Asking a system a suite's questions: in batches, resumable, and one by one against the clock.
+
+Owns what is kept of an answer. Scores nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from byheart.evaluate.bases import Base
+from byheart.evaluate.datasets import Task
+from byheart.evaluate.measures import Guess
+from byheart.evaluate.resume import Output, ResultLog
+from byheart.types import Answer, Progress, no_progress
+
+BATCH = 32
+WARM_UP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run of a suite.
+
+    Attributes:
+        suite: Name of the suite.
+        data: Folder of the data sets.
+        base: The system under test.
+        identity: All that its outputs depend on.
+        work: Folder for what is finished so far.
+        seed: Seed of every bootstrap, and of nothing else: two figures over the same questions are paired.
+        limit: Questions per split at most, None for all.
+        progress: Called with how much is done.
+    """
+
+    suite: str
+    data: Path
+    base: Base
+    identity: dict[str, object]
+    work: Path
+    seed: int
+    limit: int | None = None
+    progress: Progress = no_progress
+
+    def rng(self) -> np.random.Generator:
+        """Return a fresh generator of the session's seed."""
+        return np.random.default_rng(self.seed)
+
+    def limited(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return the first tasks, as many as the limit allows."""
+        return list(islice(tasks, self.limit))
+
+    def split(self, name: str) -> str:
+        """Return the name under which a split is reported: one that was cut short does not replace the whole."""
+        return name if self.limit is None else f"{name}, first {self.limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is kept of an answer.
+
+    Attributes:
+        text: The answer, None where the system abstained.
+        confidence: Probability of being right, None where the system can't say.
+        documents: Documents it rests on: those cited, then those retrieved by rank, each once.
+        retrievals: Searches paid for.
+        reads: Reader calls paid for.
+        prompt_tokens: Tokens read.
+    """
+
+    text: str | None
+    confidence: float | None
+    documents: tuple[str, ...]
+    retrievals: int
+    reads: int
+    prompt_tokens: int
+
+    def guess(self, page: Callable[[str], str]) -> Guess:
+        """Return the outcome as KILT scores it; `page` names the page that a document belongs to."""
+        return Guess(self.text, tuple(dict.fromkeys(map(page, self.documents))))
+
+
+def ask(session: Session, system: str, tasks: Sequence[Task], *, closed_book: bool = False) -> list[Outcome]:
+    """Return what a system answers; questions finished in an earlier run under the same settings are not asked again.
+
+    Args:
+        session: The run.
+        system: Name of the system, part of the log's name.
+        tasks: What is asked.
+        closed_book: Answer without any passage.
+
+    Returns:
+        Outcomes in order.
+    """
+
+    def answered(batch: Sequence[Task]) -> list[Output]:
+        answers = session.base.ask_many([task.question for task in batch], closed_book=closed_book)
+        return [asdict(_outcome(answer, closed_book)) for answer in answers]
+
+    return [_read_outcome(output) for output in _finish(session, system, tasks, {}, answered)]
+
+
+def search(
+    session: Session, system: str, tasks: Sequence[Task], k: int, dense_weight: float | None = None
+) -> list[tuple[str, ...]]:
+    """Return the documents of the `k` best passages per task, best first, each once; resumable as `ask` is.
+
+    Args:
+        session: The run.
+        system: Name of the system, part of the log's name.
+        tasks: What is searched for.
+        k: Passages retrieved.
+        dense_weight: 0 for BM25 alone, 1 for dense alone, None for the fitted weight.
+
+    Returns:
+        Documents per task; fewer than `k` where several passages are of one document.
+    """
+
+    def found(batch: Sequence[Task]) -> list[Output]:
+        hits = session.base.search_many([task.question for task in batch], k, dense_weight=dense_weight)
+        return [{"documents": _documents(hit.passage_id for hit in ranked)} for ranked in hits]
+
+    settings = {"k": k, "dense_weight": dense_weight}
+    return [tuple(output["documents"]) for output in _finish(session, system, tasks, settings, found)]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long one question took, asked alone on a warm system.
+
+    Attributes:
+        seconds: Wall-clock seconds of the whole call.
+        retrieve: Seconds of searching and fetching passages, without encoding; None where nothing was searched.
+    """
+
+    seconds: float
+    retrieve: float | None
+
+
+def clock(session: Session, tasks: Sequence[Task], *, closed_book: bool = False) -> list[Timing]:
+    """Return how long each task takes when asked alone, after a few that are not counted.
+
+    Args:
+        session: The run.
+        tasks: What is asked, at least one.
+        closed_book: Answer without any passage.
+
+    Returns:
+        One timing per task.
+    """
+    timings = []
+    for number, task in enumerate([*tasks[:WARM_UP], *tasks]):
+        start = time.perf_counter()
+        answer = session.base.ask_many([task.question], closed_book=closed_book)[0]
+        seconds = time.perf_counter() - start
+        steps = [step.seconds for step in answer.seconds if step.name == "retrieve"]
+        timings.append(Timing(seconds, sum(steps) if steps else None))
+        session.progress(number + 1, len(tasks) + min(WARM_UP, len(tasks)), "questions timed")
+    return timings[-len(tasks) :] if tasks else []
+
+
+def _finish(
+    session: Session,
+    system: str,
+    tasks: Sequence[Task],
+    settings: Mapping[str, object],
+    work: Callable[[Sequence[Task]], list[Output]],
+) -> list[Output]:
+    """Return one output per task, working on those that the log lacks, a batch at a time."""
+    depends_on = {"suite": session.suite, "system": system, **settings, **session.identity}
+    with ResultLog(session.work / f"{system}.jsonl", depends_on) as finished:
+        missing = [task for task in tasks if task.id not in finished.done]
+        for start in range(0, len(missing), BATCH):
+            batch = missing[start : start + BATCH]
+            finished.add({task.id: output for task, output in zip(batch, work(batch), strict=True)})
+            n_missing = len(missing) - start - len(batch)
+            session.progress(len(tasks) - n_missing, len(tasks), f"{session.suite}: {system}")
+        return [finished.done[task.id] for task in tasks]
+
+
+def _outcome(answer: Answer, closed_book: bool) -> Outcome:
+    passages = [*(citation.passage_id for citation in answer.citations), *(hit.passage_id for hit in answer.hits)]
+    return Outcome(
+        text=answer.text,
+        confidence=answer.confidence,
+        documents=tuple(_documents(passages)),
+        retrievals=sum(step.name == "retrieve" for step in answer.seconds),
+        reads=int(closed_book or bool(answer.used)),
+        prompt_tokens=answer.prompt_tokens,
+    )
+
+
+def _read_outcome(output: dict[str, Any]) -> Outcome:
+    return Outcome(**{**output, "documents": tuple(output["documents"])})
+
+
+def _documents(passage_ids: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(passage_id.rpartition(":")[0] for passage_id in passage_ids))

@@ -1,0 +1,122 @@
+"""Calibrating the compact reader: its numbers become probabilities of being right.
+
+Owns the fit, on questions that were held out of training and read as in use, from retrieved passages. Knows nothing of
+how the network was trained. Source: Platt 1999, Probabilistic outputs for support vector machines, section 2.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from byheart.config import ReaderConfig
+from byheart.interfaces import Reading
+from byheart.knowledge import KnowledgeBase
+from byheart.reader.compact import Calibration, CompactReader, Scored, same_answer, verdict_probability
+from byheart.types import Question, Verdict
+
+log = logging.getLogger(__name__)
+SHARPNESS = (0.0, 2.0, 5.0, 8.0, 12.0, 16.0, 20.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A held-out question or claim with its accepted answers."""
+
+    question: Question
+    answers: tuple[str, ...]
+
+
+def readings(kb: KnowledgeBase, questions: Sequence[Question], n_read: int) -> list[Reading]:
+    """Return what the reader would be given for each question."""
+    hits = kb.search_many(questions, n_read)
+    return [
+        Reading(question, tuple(kb.passages([h.passage_id for h in found])), tuple(h.score for h in found))
+        for question, found in zip(questions, hits, strict=True)
+    ]
+
+
+def calibrate(
+    weights: Path, questions: tuple[KnowledgeBase, Sequence[Asked]], claims: tuple[KnowledgeBase, Sequence[Asked]]
+) -> Calibration:
+    """Fit sharpness and Platt curves, and write them into the weight file.
+
+    Args:
+        weights: Weight file to read and to change.
+        questions: A knowledge base and held-out questions over it.
+        claims: A knowledge base and held-out claims over it.
+
+    Returns:
+        What was fitted.
+    """
+    config = ReaderConfig()
+    reader = CompactReader(config, weights)
+    asked, stated = questions[1], claims[1]
+    given = readings(questions[0], [a.question for a in asked], config.passages)
+    windows = reader.score_windows(given)
+    sharpness = max(SHARPNESS, key=lambda s: _n_right(reader, given, windows, asked, s))
+    best = [reader.candidates(r, w, sharpness)[0] for r, w in zip(given, windows, strict=True)]
+    right = [any(same_answer(c.text, a) for a in q.answers) for c, q in zip(best, asked, strict=True)]
+    slope, offset = platt(np.array([c.probability for c in best]), np.array(right))
+
+    stated_readings = readings(claims[0], [a.question for a in stated], config.passages)
+    supports = np.array([verdict_probability(w) for w in reader.score_windows(stated_readings)])
+    held = np.array([(p >= 0.5) == (Verdict.SUPPORTS.value in a.answers) for p, a in zip(supports, stated, strict=True)])
+    claim_slope, claim_offset = platt(np.maximum(supports, 1 - supports), held)
+
+    fitted = Calibration(sharpness, slope, offset, claim_slope, claim_offset)
+    log.info("%s; right: %.3f of %d questions, %.3f of %d claims", fitted, np.mean(right), len(right), held.mean(), len(held))
+    _write(weights, fitted, len(right), len(held))
+    return fitted
+
+
+def platt(probabilities: npt.NDArray[np.float64], right: npt.NDArray[np.bool_]) -> tuple[float, float]:
+    """Return slope and offset of the logistic curve from log-odds to being right; Newton's method, lightly regularised.
+
+    Args:
+        probabilities: What the network says, 0 to 1. Shape `batch`.
+        right: Whether it was right. Shape `batch`.
+
+    Returns:
+        Slope and offset; 1 and 0 mean that it was calibrated already, which is also what the regulariser pulls to.
+    """
+    clipped = np.clip(probabilities, 1e-6, 1 - 1e-6)
+    features = np.stack([np.log(clipped / (1 - clipped)), np.ones(len(clipped))], axis=1)
+    start = np.array([1.0, 0.0])
+    curve = start.copy()
+    for _ in range(50):
+        fitted = 1 / (1 + np.exp(-features @ curve))
+        gradient = features.T @ (fitted - right) + (curve - start)
+        curvature = (features * (fitted * (1 - fitted))[:, None]).T @ features + np.eye(2)
+        curve = curve - np.linalg.solve(curvature, gradient)
+    return float(curve[0]), float(curve[1])
+
+
+def _n_right(
+    reader: CompactReader,
+    given: Sequence[Reading],
+    windows: Sequence[Sequence[Scored]],
+    asked: Sequence[Asked],
+    sharpness: float,
+) -> int:
+    return sum(
+        any(same_answer(reader.candidates(r, w, sharpness)[0].text, a) for a in q.answers)
+        for r, w, q in zip(given, windows, asked, strict=True)
+    )
+
+
+def _write(weights: Path, fitted: Calibration, n_questions: int, n_claims: int) -> None:
+    with safe_open(weights, framework="np") as file:
+        notes = json.loads(file.metadata()["notes"])
+    notes |= {"calibration": asdict(fitted), "calibrated_on": {"questions": n_questions, "claims": n_claims}}
+    partial = weights.with_suffix(".partial")
+    save_file(load_file(weights), partial, metadata={"notes": json.dumps(notes)})
+    partial.replace(weights)
