@@ -29,7 +29,8 @@ test: setup
 	$(BIN)/python -m pytest
 
 bench: setup
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.tables
 
 demo: setup-demo
 	rm -rf $(DEMO)

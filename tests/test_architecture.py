@@ -61,7 +61,9 @@ def imports(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"line {node.lineno}: imports are written from the package's root"
             module = str(node.module)
-            found |= {module} | {f"{module}.{alias.name}" for alias in node.names if is_module(f"{module}.{alias.name}")}
+            found |= {module} | {
+                f"{module}.{alias.name}" for alias in node.names if is_module(f"{module}.{alias.name}")
+            }
     return found
 
 
@@ -171,7 +173,9 @@ def test_help_is_instant() -> None:
         start = time.perf_counter()
         subprocess.run([sys.executable, "-m", "byheart", "--help"], capture_output=True, check=True)
         seconds.append(time.perf_counter() - start)
-    print(f"byheart --help: {statistics.median(seconds):.3f} s (wanted < 0.3 s; asserted with a margin for busy machines)")
+    print(
+        f"byheart --help: {statistics.median(seconds):.3f} s (wanted < 0.3 s; asserted with a margin for busy machines)"
+    )
     assert statistics.median(seconds) < 0.6
 
 

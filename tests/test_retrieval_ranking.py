@@ -115,8 +115,10 @@ def test_after_adding_and_deleting_a_thousand_scores_equal_a_fresh_index() -> No
     for question in ("amber birch", "otter jetty otter fleetinggone7", "fleetinggone8"):
         for weight in (0.0, 0.5, 1.0):
             assert world.search(question, k=1100, weight=weight) == fresh.search(question, k=1100, weight=weight)
-    assert world.connection.execute("SELECT term, df FROM terms ORDER BY term").fetchall() == fresh.connection.execute(
-        "SELECT term, df FROM terms ORDER BY term").fetchall()
+    assert (
+        world.connection.execute("SELECT term, df FROM terms ORDER BY term").fetchall()
+        == fresh.connection.execute("SELECT term, df FROM terms ORDER BY term").fetchall()
+    )
 
 
 def test_a_term_that_no_passage_holds_any_more_leaves_the_table() -> None:
@@ -172,19 +174,21 @@ def test_blank_passages_are_no_evidence_and_divide_nothing_by_zero(engine: str, 
     ],
 )
 def test_lexical_search_finds_words_in_every_script(question: str, wanted: str) -> None:
-    world = World().add({
-        "zh": "北京是中国的首都,人口约两千一百万。",
-        "zh2": "上海港是世界上最繁忙的港口。",
-        "ja": "東京タワーは高さ333メートルの電波塔である。",
-        "ja2": "大阪城は豊臣秀吉が築いた。",
-        "ko": "서울은 대한민국의 수도이며 인구는 약 940만 명이다.",
-        "ko2": "부산은 항구 도시이다.",
-        "ru": "Москва — столица России, её население превышает 13 миллионов.",
-        "ru2": "Волга — самая длинная река Европы.",
-        "ar": "القاهرة عاصمة مصر ويبلغ عدد سكانها عشرة ملايين.",
-        "ar2": "نهر النيل أطول أنهار العالم.",
-        "la": "Beyoncé and the \u03b1-helix",
-    })
+    world = World().add(
+        {
+            "zh": "北京是中国的首都,人口约两千一百万。",
+            "zh2": "上海港是世界上最繁忙的港口。",
+            "ja": "東京タワーは高さ333メートルの電波塔である。",
+            "ja2": "大阪城は豊臣秀吉が築いた。",
+            "ko": "서울은 대한민국의 수도이며 인구는 약 940만 명이다.",
+            "ko2": "부산은 항구 도시이다.",
+            "ru": "Москва — столица России, её население превышает 13 миллионов.",
+            "ru2": "Волга — самая длинная река Европы.",
+            "ar": "القاهرة عاصمة مصر ويبلغ عدد سكانها عشرة ملايين.",
+            "ar2": "نهر النيل أطول أنهار العالم.",
+            "la": "Beyoncé and the \u03b1-helix",
+        }
+    )
     assert world.search(question, weight=0)[0][0].passage_id == wanted
 
 
@@ -198,8 +202,9 @@ def test_more_hits_than_passages_may_be_asked_for(n: int) -> None:
 def test_a_weight_of_zero_is_bm25_alone_and_one_is_dense_alone() -> None:
     world = World().add(invented(80, 5, "p"))
     lexical, dense = (world.search("amber cedar", k=80, weight=w)[0] for w in (0.0, 1.0))
-    assert [h.passage_id for h in lexical] == [h.passage_id for h in sorted(
-        lexical, key=lambda h: (-h.lexical, h.passage_id))]
+    assert [h.passage_id for h in lexical] == [
+        h.passage_id for h in sorted(lexical, key=lambda h: (-h.lexical, h.passage_id))
+    ]
     assert all(hit.lexical > 0 for hit in lexical)
     query = embed("amber cedar")[None]
     assert [(h.passage_id, h.dense) for h in dense] == world.index.search_dense(query, 80)[0][: len(dense)]

@@ -34,36 +34,88 @@ def lines(path, rows):
 def data(tmp_path_factory):
     root = tmp_path_factory.mktemp("data")
     said = [(f"{p} built a tower in {t} in {y}.", p, t, y) for p, t, y in FACTS]
-    lines(root / "nq_open/nq-open-oracle.jsonl.gz", [
-        {"question": f"who built the tower of {t} in {y}", "answers": [p],
-         "ctxs": [{"title": f"{t} {y}", "text": text}]} for text, p, t, y in said])
+    lines(
+        root / "nq_open/nq-open-oracle.jsonl.gz",
+        [
+            {
+                "question": f"who built the tower of {t} in {y}",
+                "answers": [p],
+                "ctxs": [{"title": f"{t} {y}", "text": text}],
+            }
+            for text, p, t, y in said
+        ],
+    )
     lines(root / "question_pairs/test_nq.jsonl", [{"id": "nq-0"}])
-    lines(root / "wiki_distractors/part0.jsonl.gz",
-          [{"title": f"Pond {i}", "text": f"Pond {i} has {i} ducks."} for i in range(8)])
-    squad = [{"title": "Towers", "context": text, "questions": [{"question": f"When did {p} build in {t}?",
-              "answer": str(y)}]} for text, p, t, y in said]
+    lines(
+        root / "wiki_distractors/part0.jsonl.gz",
+        [{"title": f"Pond {i}", "text": f"Pond {i} has {i} ducks."} for i in range(8)],
+    )
+    squad = [
+        {
+            "title": "Towers",
+            "context": text,
+            "questions": [{"question": f"When did {p} build in {t}?", "answer": str(y)}],
+        }
+        for text, p, t, y in said
+    ]
     (root / "squad_dev").mkdir()
     (root / "squad_dev/squad_val.json.gz").write_bytes(gzip.compress(json.dumps(squad).encode()))
     for name in ("hotpotqa_train500", "2wikimultihopqa_train500"):
-        lines(root / f"hotpot_2wiki_500/{name}.jsonl.gz", [
-            {"id": i, "question": f"Where did {p} build in {y}?", "answers": [t], "paragraphs": [
-                {"title": p, "text": text, "is_supporting": True},
-                {"title": "Pond", "text": "A pond has ducks.", "is_supporting": False}]}
-            for i, (text, p, t, y) in enumerate(said[:6])])
-    lines(root / "fever/feverlite_test.jsonl.gz", [
-        {"claim": f"{p} built a tower in {t if i % 2 else 'Nowhere'}.", "label": "SUPPORTS" if i % 2 else "REFUTES",
-         "evidence": [text]} for i, (text, p, t, _) in enumerate(said)])
+        lines(
+            root / f"hotpot_2wiki_500/{name}.jsonl.gz",
+            [
+                {
+                    "id": i,
+                    "question": f"Where did {p} build in {y}?",
+                    "answers": [t],
+                    "paragraphs": [
+                        {"title": p, "text": text, "is_supporting": True},
+                        {"title": "Pond", "text": "A pond has ducks.", "is_supporting": False},
+                    ],
+                }
+                for i, (text, p, t, y) in enumerate(said[:6])
+            ],
+        )
+    lines(
+        root / "fever/feverlite_test.jsonl.gz",
+        [
+            {
+                "claim": f"{p} built a tower in {t if i % 2 else 'Nowhere'}.",
+                "label": "SUPPORTS" if i % 2 else "REFUTES",
+                "evidence": [text],
+            }
+            for i, (text, p, t, _) in enumerate(said)
+        ],
+    )
     lines(root / "fever/dev_with_titles_derived.jsonl.gz", [])
-    lines(root / "fool_me_twice/dev.jsonl.gz", [
-        {"id": "1", "text": "Towers fly.", "label": "REFUTES", "wikipedia_page": "Tower",
-         "gold_evidence": [{"text": "Towers stand."}]}])
+    lines(
+        root / "fool_me_twice/dev.jsonl.gz",
+        [
+            {
+                "id": "1",
+                "text": "Towers fly.",
+                "label": "REFUTES",
+                "wikipedia_page": "Tower",
+                "gold_evidence": [{"text": "Towers stand."}],
+            }
+        ],
+    )
     (root / "pubmedqa").mkdir()
     asked = {"QUESTION": "Do ducks swim?", "CONTEXTS": ["Ducks swim."], "final_decision": "yes"}
     (root / "pubmedqa/ori_pqal.json.gz").write_bytes(gzip.compress(json.dumps({"7": asked}).encode()))
     for name in MEDQUAD:
-        lines(root / f"medquad/{name}.jsonl.gz", [
-            {"qid": str(i), "focus": f"{name} {i}", "question": f"What is {name} {i}?",
-             "answer": f"It is the illness number {i} of all. It passes."} for i in range(90)])
+        lines(
+            root / f"medquad/{name}.jsonl.gz",
+            [
+                {
+                    "qid": str(i),
+                    "focus": f"{name} {i}",
+                    "question": f"What is {name} {i}?",
+                    "answer": f"It is the illness number {i} of all. It passes.",
+                }
+                for i in range(90)
+            ],
+        )
     return root
 
 

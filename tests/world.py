@@ -19,7 +19,11 @@ WORLD = {
 RECORDS = (
     {"id": 7, "title": "Harbour", "text": "The harbour master of Korva is called Jonna Brik."},
     {"id": "h-8", "title": "Tides", "text": "Spring tide reaches nine metres at the old pier."},
-    {"id": "6f1d2a3e-2f5b-5c0e-9a58-b7a0c1e4d911", "title": "Bells", "text": "The fog bell rings every ninety seconds."},
+    {
+        "id": "6f1d2a3e-2f5b-5c0e-9a58-b7a0c1e4d911",
+        "title": "Bells",
+        "text": "The fog bell rings every ninety seconds.",
+    },
 )
 
 

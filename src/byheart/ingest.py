@@ -313,12 +313,15 @@ class Ingest:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self.database.write() as connection:
-            try:
+        is_begun = False
+        try:
+            with self.database.write() as connection:
+                is_begun = True
                 yield connection
-            except BaseException:
+        except BaseException:
+            if is_begun:  # also when the commit itself fails
                 self.rolled_back()
-                raise
+            raise
 
     def _gone(self, paths: Sequence[Path], found: Sequence[Path]) -> list[str]:
         """Return the files added before, below the folders now added, that are no longer there."""

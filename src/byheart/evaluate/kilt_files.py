@@ -6,6 +6,7 @@ Owns the pairing of items and the names under which the official scorer prints i
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
@@ -13,7 +14,15 @@ from pathlib import Path
 
 from byheart.corpus import kilt
 from byheart.errors import EvaluationError
-from byheart.evaluate.measures import Gold, Guess, Scores, precision_at, recall_at, score, success_at
+from byheart.evaluate.measures import Gold, Guess, Scores, precision_at, r_precision, recall_at, score, success_at
+
+
+class Unit(enum.StrEnum):
+    """What a ranking is made of: the official scorer's `rank_keys`."""
+
+    PAGE = "page"
+    SECTION = "section"
+    PARAGRAPHS = "paragraphs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +31,9 @@ class ScoredItem:
 
     Attributes:
         id: The item's id as text: 1 and "1" are one item, as for the official scorer.
-        gold: What is right.
-        guess: What was said.
-        scores: What it is worth.
+        gold: What is right; evidence in the units that were asked for.
+        guess: What was said; a ranking of such units.
+        scores: What it is worth, by page.
     """
 
     id: str
@@ -33,12 +42,13 @@ class ScoredItem:
     scores: Scores
 
 
-def score_files(gold: Path, guesses: Path) -> tuple[ScoredItem, ...]:
+def score_files(gold: Path, guesses: Path, unit: Unit = Unit.PAGE) -> tuple[ScoredItem, ...]:
     """Return every item of a gold file with its guess and scores.
 
     Args:
         gold: KILT file of right answers.
         guesses: KILT file with one guess per item, in any order.
+        unit: What counts as found in retrieval measures; answers are always scored by page.
 
     Returns:
         Items in the gold file's order.
@@ -50,7 +60,7 @@ def score_files(gold: Path, guesses: Path) -> tuple[ScoredItem, ...]:
     missing = [key for key in wanted if key not in said]
     if missing:
         raise EvaluationError(f"{guesses.name} has no guess for {len(missing)} items, first {missing[0]!r}; add them")
-    return tuple(_scored(key, record, said[key]) for key, record in wanted.items())
+    return tuple(_scored(key, record, said[key], unit) for key, record in wanted.items())
 
 
 def means(items: Sequence[ScoredItem], ks: Sequence[int] = (1, 5, 10, 20)) -> dict[str, float]:
@@ -74,7 +84,7 @@ def means(items: Sequence[ScoredItem], ks: Sequence[int] = (1, 5, 10, 20)) -> di
         "f1": [item.scores.f1 for item in items],
         "rougel": [item.scores.rougel for item in items],
         "strict_em": [item.scores.strict_em for item in items],
-        "Rprec": [item.scores.rprec for item in items],
+        "Rprec": [r_precision(item.gold.evidence, item.guess.pages) for item in items],
     }
     for place, name in enumerate(("KILT-accuracy", "KILT-em", "KILT-f1", "KILT-rougel")):
         columns[name] = [item.scores.kilt[place] for item in items]
@@ -95,8 +105,22 @@ def _by_id(path: Path) -> dict[str, kilt.Record]:
     return found
 
 
-def _scored(key: str, record: kilt.Record, guess: kilt.Record) -> ScoredItem:
-    gold = Gold(record.answers, tuple(frozenset(pages) for pages in record.evidence_sets))
+def _scored(key: str, record: kilt.Record, guess: kilt.Record, unit: Unit) -> ScoredItem:
     first = guess.outputs[0] if guess.outputs else kilt.Output(None)
-    said = Guess(first.answer, tuple(place.page for place in first.provenance))
-    return ScoredItem(key, gold, said, score(gold, said))
+    by_page = score(_gold(record, Unit.PAGE), Guess(first.answer, _names(first, Unit.PAGE)))
+    return ScoredItem(key, _gold(record, unit), Guess(first.answer, _names(first, unit)), by_page)
+
+
+def _gold(record: kilt.Record, unit: Unit) -> Gold:
+    evidence = (frozenset(_names(output, unit)) for output in record.outputs)
+    return Gold(record.answers, tuple(names for names in evidence if names))
+
+
+def _names(output: kilt.Output, unit: Unit) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_name(place, unit) for place in output.provenance))
+
+
+def _name(place: kilt.Provenance, unit: Unit) -> str:
+    if unit is Unit.SECTION:
+        return f"{place.page}+{place.section.strip()}"
+    return place.page if unit is Unit.PAGE else f"{place.page}+{place.start_paragraph}+{place.end_paragraph}"

@@ -1,0 +1,1 @@
+"""Speed figures and the tables of the documentation. Not part of the package."""
