@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from world import RECORDS, WORLD, write_records
 
 from byheart.config import EncoderConfig
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.knowledge import KnowledgeBase, init
 from byheart.text.encoder import SentenceEncoder
+from world import RECORDS, WORLD, write_records
 
 
 @pytest.fixture

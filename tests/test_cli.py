@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from world import write_records
 
 from byheart import cli, knowledge
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.reader.compact import shipped_weights
+from world import write_records
 
 
 class Result(NamedTuple):

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from killed_writer import BATCH, step
-from world import bytes_of, check_whole, open_fake
 
 from byheart.errors import BusyError, NotAKnowledgeBaseError
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.knowledge import KnowledgeBase, init
+from killed_writer import BATCH, step
+from world import bytes_of, check_whole, open_fake
 
 SCRIPT = Path(__file__).with_name("killed_writer.py")
 KILLS = 50

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from world import RECORDS, WORLD, check_whole, open_fake, write_records
 
 from byheart.errors import InputError, PassageError, QuestionError
 from byheart.fakes import FakeEncoder
 from byheart.knowledge import KnowledgeBase
 from byheart.types import Document, Route
+from world import RECORDS, WORLD, check_whole, open_fake, write_records
 
 PAGES = [
     "6f1d2a3e-2f5b-5c0e-9a58-b7a0c1e4d911",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sqlite3
 from pathlib import Path
 
 import pytest
-from world import bytes_of, check_whole, open_fake, write_records
 
 from byheart.config import Config
 from byheart.errors import (
@@ -24,6 +24,7 @@ from byheart.fakes import FakeEncoder, FakeReader
 from byheart.interfaces import Floats
 from byheart.knowledge import KnowledgeBase, init, open_knowledge
 from byheart.types import Document, Progress, Question, no_progress
+from world import bytes_of, check_whole, open_fake, write_records
 
 
 class BrokenEncoder(FakeEncoder):
@@ -214,18 +215,11 @@ def test_damage_of_any_page_is_noticed_as_ours_or_not_met(filled: KnowledgeBase,
     raw[4096 * page_number : 4096 * (page_number + 1)] = b"\xa5" * 4096
     path.write_bytes(raw)
     write_records(world / "docs" / "new.jsonl", [{"id": "n", "text": "A new record."}])
-    try:
-        with open_fake(world / "kb") as kb:
-            for use in (
-                kb.documents,
-                kb.status,
-                lambda: kb.ask("Korva"),
-                lambda: kb.add(world / "docs"),
-                lambda: kb.remove("7"),
-            ):
-                use()
-    except FormatError as error:
-        assert "damaged" in str(error)
+    # Any other error, one of sqlite3 above all, fails the test.
+    with contextlib.suppress(FormatError), open_fake(world / "kb") as kb:
+        for use in (kb.documents, kb.status, lambda: kb.ask("Korva"), lambda: kb.add(world / "docs")):
+            use()
+        kb.remove("7")
 
 
 def test_an_index_of_another_analyzer_is_refused(filled: KnowledgeBase, world: Path) -> None:
@@ -337,3 +331,11 @@ def test_a_commit_that_fails_leaves_index_and_mirror_alike(
 
 def _rounded(kb: KnowledgeBase, text: str) -> list[tuple[str, float, float, float]]:
     return [(h.passage_id, round(h.score, 4), round(h.lexical, 4), round(h.dense, 4)) for h, _ in kb.search(text, 50)]
+
+
+def test_a_setting_that_stored_weights_depend_on_is_refused_once_there_are_passages(kb):
+    kb.configure("retrieval.b", 0.5)
+    kb.add_documents([Document("a", "", "The heron fishes at dawn.")])
+    with pytest.raises(ConfigError, match="init"):
+        kb.configure("retrieval.k1", 2.0)
+    assert kb.configure("reader.passages", 3).reader.passages == 3

@@ -76,10 +76,8 @@ def test_a_commit_is_the_next_epoch(database: Database) -> None:
 def test_a_failed_write_leaves_no_trace(database: Database, error: type[BaseException]) -> None:
     with database.write() as connection:
         put(connection, "a", "1")
-    with pytest.raises(error), database.write() as connection:
-        put(connection, "a", "2")
-        put(connection, "b", "2")
-        raise error
+    with pytest.raises(error):
+        _write_and_fail(database, error)
     assert (parameters(database), database.epoch) == ({"a": "1"}, 1)
     with database.write() as connection:
         put(connection, "a", "3")
@@ -117,6 +115,13 @@ def test_a_reader_sees_its_epoch_to_the_end_while_another_writes(path: Path, dat
 def _write(database: Database) -> None:
     with database.write() as connection:
         put(connection, "a", "1")
+
+
+def _write_and_fail(database: Database, error: type[BaseException]) -> None:
+    with database.write() as connection:
+        put(connection, "a", "2")
+        put(connection, "b", "2")
+        raise error
 
 
 def _join(database: Database) -> None:

@@ -29,6 +29,7 @@ EXIT_CODES: dict[type[errors.ByheartError], int] = {
     errors.EvaluationError: 7,
 }
 SOME_REFUSED = 8
+NEAREST = 3  # passages shown in place of an answer
 DATA_VARIABLE = "BYHEART_DATA"
 
 
@@ -124,7 +125,7 @@ def _add_research_commands(commands: argparse._SubParsersAction[argparse.Argumen
     train.add_argument("part", choices=("reader",), help="what to train")
     train.add_argument("--work", type=Path, default=Path("work/reader"), help="folder for vectors, state and log")
     train.add_argument("--out", type=Path, help="weight file to write (default: the one in the package)")
-    train.add_argument("--epochs", type=int, default=2, help="passes over the data (default 2)")
+    train.add_argument("--epochs", type=int, default=3, help="passes over the data (default 3)")
     train.add_argument(
         "--precision", choices=("bf16", "fp32"), default="bf16", help="of the forward pass (default bf16)"
     )
@@ -193,7 +194,8 @@ def _ask(arguments: argparse.Namespace) -> None:
                 print(show.as_json(kb.ask_many([Question.parse(line, kind)])[0]), flush=True)
             return
         answer = kb.ask(arguments.question, claim=arguments.claim)
-    _say(arguments, answer, show.answer(answer))
+        nearest = kb.passages([hit.passage_id for hit in answer.hits[:NEAREST]]) if answer.text is None else []
+    _say(arguments, answer, show.answer(answer, nearest))
 
 
 def _search(arguments: argparse.Namespace) -> None:

@@ -15,6 +15,15 @@ from dataclasses import dataclass, field
 from byheart.errors import ConfigError
 
 
+# What is stored depends on these: they are chosen before the first document and kept.
+FIXED_ONCE_FILLED = frozenset(
+    {
+        *(f"encoder.{name}" for name in ("name", "query_prefix", "passage_prefix")),
+        *(f"retrieval.{name}" for name in ("k1", "b", "average_terms")),
+    }
+)
+
+
 def _setting(
     default: typing.Any, doc: str, *, low: float | None = None, high: float | None = None, choices: tuple[str, ...] = ()
 ) -> typing.Any:

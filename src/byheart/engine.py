@@ -74,7 +74,11 @@ class Engine:
         clock.lap("read")
         with self.hold() as epoch:
             pass
-        return [_answer(question, draft, (), clock, epoch) for question, draft in zip(questions, drafts, strict=True)]
+        # No passage was fetched: what is answered is in the reader's own weights.
+        return [
+            _answer(question, draft, (), clock, epoch, Route.MEMORY)
+            for question, draft in zip(questions, drafts, strict=True)
+        ]
 
     def _reading(self, question: Question, hits: Sequence[Hit]) -> Reading:
         read = hits[: self.n_read]
@@ -102,11 +106,13 @@ class _Clock:
         self._last = now
 
 
-def _answer(question: Question, draft: Draft, hits: Sequence[Hit], clock: _Clock, epoch: int) -> Answer:
+def _answer(
+    question: Question, draft: Draft, hits: Sequence[Hit], clock: _Clock, epoch: int, route: Route = Route.RETRIEVAL
+) -> Answer:
     return Answer(
         question=question,
         text=draft.text,
-        route=Route.ABSTAIN if draft.text is None else Route.RETRIEVAL,
+        route=Route.ABSTAIN if draft.text is None else route,
         confidence=draft.confidence,
         citations=draft.citations,
         hits=tuple(hits),

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from byheart.config import Config
+from byheart.config import FIXED_ONCE_FILLED, Config
 from byheart.engine import Engine
-from byheart.errors import AlreadyExistsError, EncoderMismatchError, InputError
+from byheart.errors import AlreadyExistsError, ConfigError, EncoderMismatchError, InputError
 from byheart.ingest import Ingest
 from byheart.interfaces import Encoder, Reader
 from byheart.library import Library
@@ -124,7 +124,7 @@ class KnowledgeBase:
         """Add files and folders; adding again changes only what has changed.
 
         Args:
-            paths: Markdown, text, HTML, PDF, DOCX or JSONL files, or folders that hold such.
+            *paths: Markdown, text, HTML, PDF, DOCX or JSONL files, or folders that hold such.
             prune: Also remove the pages of files below these folders that are gone.
             progress: Called with how much is done.
 
@@ -158,7 +158,7 @@ class KnowledgeBase:
         """Remove documents, with their passages, vectors and index terms; their text leaves the file.
 
         Args:
-            names: Pages, files or folders, as they were added.
+            *names: Pages, files or folders, as they were added.
 
         Returns:
             What is gone, and which names matched nothing.
@@ -246,7 +246,7 @@ class KnowledgeBase:
             return self._library.passages(passage_ids)
 
     def documents(self) -> list[tuple[str, str, int]]:
-        """Return page, title and number of passages of every document."""
+        """Return page, title and passage count of all."""
         with self._database.read() as connection:
             return Documents(connection).pages()
 
@@ -279,8 +279,13 @@ class KnowledgeBase:
 
         Returns:
             The new settings.
+
+        Raises:
+            ConfigError: There is no such setting, or what is stored depends on it.
         """
         changed = self.config.replace(key, value)
+        if key in FIXED_ONCE_FILLED and changed != self.config and self.status().passages:
+            raise ConfigError(f"{key} holds for what is stored; set it in a new one: byheart init FOLDER --set {key}=…")
         write_config(self.path, changed)
         return changed
 

@@ -21,9 +21,9 @@ def as_json(value: object) -> str:
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
-def answer(found: Answer) -> str:
-    """Return an answer for people: text, how it came about, and sources."""
-    lines = [found.text if found.text is not None else "No answer found in the documents.", ""]
+def answer(found: Answer, nearest: Sequence[Passage] = ()) -> str:
+    """Return an answer for people: text, how it came about, sources; without an answer, the nearest passages instead."""
+    lines = [found.text if found.text is not None else "No short answer found in the documents.", ""]
     steps = ", ".join(f"{step.name} {step.seconds:.3f}" for step in found.seconds)
     sure = "" if found.confidence is None else f" · confidence {found.confidence:.2f}"
     lines.append(f"{found.route.value}{sure} · {found.total_seconds:.3f} s ({steps})")
@@ -31,8 +31,10 @@ def answer(found: Answer) -> str:
         lines += ["", "Sources"]
     for number, citation in enumerate(found.citations, start=1):
         lines += _citation(number, citation)
-    if found.text is None and found.hits:
-        lines += ["", "Nearest passages", *(f"    {hit.passage_id}  {hit.score:.3f}" for hit in found.hits[:3])]
+    if nearest:
+        lines += ["", "Nearest passages"]
+    for passage in nearest:
+        lines += [f"    {passage.id}{_sheet(passage.sheet)}  {passage.heading_path}", f'    "{_shortened(passage.text)}"']
     return "\n".join(lines)
 
 

@@ -68,7 +68,7 @@ def fingerprint(folder: Path, *extra: str) -> str:
 
     Args:
         folder: The model's folder.
-        extra: Settings that change what the model gives, such as prefixes.
+        *extra: Settings that change what the model gives, such as prefixes.
 
     Returns:
         16 hexadecimal digits of a SHA-256.

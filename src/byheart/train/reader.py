@@ -46,7 +46,7 @@ class ReaderTraining:
         checkpoint_steps: Steps between two saved states.
     """
 
-    epochs: int = 2
+    epochs: int = 3
     learning_rate: float = 1e-4
     tokens_per_batch: int = 4096
     warmup: float = 0.06
@@ -137,7 +137,7 @@ def _epoch_batches(
 ) -> list[list[Row]]:
     """Return one epoch's batches: rows of like length together, batches in random order."""
     seed = settings.seed + 1000 * epoch
-    examples = [e for e in reader_examples(data, cache, seed) if not is_held_out(e.question.text)]
+    examples = [e for e in reader_examples(data, cache, seed, epoch) if not is_held_out(e.question.text)]
     rows = [row for example in examples for row in lay_out(builder, example)]
     rng = random.Random(seed)
     rng.shuffle(rows)

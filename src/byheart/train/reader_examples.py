@@ -34,7 +34,8 @@ from byheart.types import Kind, Passage, Question, Verdict, passage_id
 
 Embed = Callable[[str, Sequence[str]], Floats]
 HELD_OUT = 12  # one question in twelve is kept for calibration
-SQUAD_SHARE = 0.5  # of SQuAD per epoch, another half each time: it is the largest set and the farthest from use
+SQUAD_SHARE = 0.5  # of SQuAD per epoch, another half each time: it is by far the largest set
+FADE = 0.25
 MAX_WORDS = 100  # longer contexts are cut to this many words around the answer, as passages are in use
 
 
@@ -102,14 +103,14 @@ def around(text: str, start: int, rng: random.Random) -> tuple[str, int]:
     return text[starts[first] : last], starts[first]
 
 
-def squad_examples(data: Path, rng: random.Random) -> Iterable[Example]:
-    """Return half of SQuAD's questions with their passage, and a fifth of these with another passage of the article."""
+def squad_examples(data: Path, rng: random.Random, share: float) -> Iterable[Example]:
+    """Return a share of SQuAD's questions with their passage, and a fifth of these with another passage of the article."""
     articles: dict[str, list[str]] = {}
     rows = squad(data)
     for row in rows:
         articles.setdefault(row.title, []).append(row.context)
     for row in rows:
-        for asked in (q for q in row.questions if rng.random() < SQUAD_SHARE):
+        for asked in (q for q in row.questions if rng.random() < share):
             place = row.context.find(asked.answer)
             text, _ = around(row.context, max(place, 0), rng)
             yield from _maybe(answerable("squad", asked.question, passage_of(row.title, text), [asked.answer]))
@@ -186,26 +187,30 @@ def medquad_examples(data: Path, rng: random.Random, n: int = 700) -> Iterable[E
             yield unanswerable("medquad", row.question, passage_of(other.focus, around(other.answer, 0, rng)[0]))
 
 
-def reader_examples(data: Path, embed: Embed, seed: int) -> list[Example]:
+def reader_examples(data: Path, embed: Embed, seed: int, epoch: int = 0) -> list[Example]:
     """Return all examples of one pass over the data.
 
     Args:
         data: Folder of the data sets.
         embed: Vectors of texts, cached under a name; shape `batch width`.
         seed: Chooses negatives, cuts and counts; another seed per epoch gives other ones.
+        epoch: Number of the pass, from 0. Sets that do not look like use fade: a quarter of the pass before.
 
     Returns:
         The examples, set by set.
     """
     rng = random.Random(seed)
-    return [
-        *squad_examples(data, rng),
-        *nq_examples(data, embed, rng),
+    from_afar = [
+        *squad_examples(data, rng, SQUAD_SHARE),
         *multihop_examples(data, rng),
-        *fever_examples(data, embed, rng),
         *fool_me_twice_examples(data),
         *pubmedqa_examples(data),
         *medquad_examples(data, rng),
+    ]
+    return [
+        *(example for example in from_afar if rng.random() < FADE**epoch),
+        *nq_examples(data, embed, rng),
+        *fever_examples(data, embed, rng),
     ]
 
 
