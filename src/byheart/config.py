@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from byheart.errors import ConfigError
 
-
 # What is stored depends on these: they are chosen before the first document and kept.
 FIXED_ONCE_FILLED = frozenset(
     {

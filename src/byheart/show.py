@@ -22,7 +22,7 @@ def as_json(value: object) -> str:
 
 
 def answer(found: Answer, nearest: Sequence[Passage] = ()) -> str:
-    """Return an answer for people: text, how it came about, sources; without an answer, the nearest passages instead."""
+    """Return an answer for people: text, how it came about, sources; without a text, the nearest passages instead."""
     lines = [found.text if found.text is not None else "No short answer found in the documents.", ""]
     steps = ", ".join(f"{step.name} {step.seconds:.3f}" for step in found.seconds)
     sure = "" if found.confidence is None else f" · confidence {found.confidence:.2f}"
@@ -34,7 +34,10 @@ def answer(found: Answer, nearest: Sequence[Passage] = ()) -> str:
     if nearest:
         lines += ["", "Nearest passages"]
     for passage in nearest:
-        lines += [f"    {passage.id}{_sheet(passage.sheet)}  {passage.heading_path}", f'    "{_shortened(passage.text)}"']
+        lines += [
+            f"    {passage.id}{_sheet(passage.sheet)}  {passage.heading_path}",
+            f'    "{_shortened(passage.text)}"',
+        ]
     return "\n".join(lines)
 
 

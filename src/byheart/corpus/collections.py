@@ -34,7 +34,8 @@ def fever_documents(data: Path) -> list[Document]:
 def support_documents(data: Path) -> list[Document]:
     """Return the English help articles."""
     return [
-        document_from_markdown(article.body, article.id, article.title) for article in help_articles(data, language="en")
+        document_from_markdown(article.body, article.id, article.title)
+        for article in help_articles(data, language="en")
     ]
 
 

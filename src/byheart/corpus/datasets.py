@@ -149,7 +149,9 @@ def plain(text: str) -> str:
 def nq_gold(data: Path) -> list[GoldQuestion]:
     """Return the 2,655 questions with gold passages, in the file's order."""
     return [
-        GoldQuestion(f"nq-{line}", row["question"], tuple(row["answers"]), row["ctxs"][0]["title"], row["ctxs"][0]["text"])
+        GoldQuestion(
+            f"nq-{line}", row["question"], tuple(row["answers"]), row["ctxs"][0]["title"], row["ctxs"][0]["text"]
+        )
         for line, row in enumerate(records(data / "nq_open/nq-open-oracle.jsonl.gz"))
     ]
 
@@ -221,7 +223,9 @@ def squad(data: Path) -> list[Context]:
     """Return SQuAD 1.1 dev by passage."""
     path = data / "squad_dev/squad_val.json.gz"
     return [
-        Context(row["title"], row["context"], tuple(AskedQuestion(q["question"], q["answer"]) for q in row["questions"]))
+        Context(
+            row["title"], row["context"], tuple(AskedQuestion(q["question"], q["answer"]) for q in row["questions"])
+        )
         for row in json.loads(_text(path))
     ]
 
@@ -245,7 +249,8 @@ def pubmedqa(data: Path) -> list[AbstractQuestion]:
     """Return the 1,000 expert-labelled PubMedQA questions."""
     rows = json.loads(_text(data / "pubmedqa/ori_pqal.json.gz"))
     return [
-        AbstractQuestion(key, row["QUESTION"], tuple(row["CONTEXTS"]), row["final_decision"]) for key, row in rows.items()
+        AbstractQuestion(key, row["QUESTION"], tuple(row["CONTEXTS"]), row["final_decision"])
+        for key, row in rows.items()
     ]
 
 

@@ -1,8 +1,8 @@
 """The compact reader: answers, verdicts and answer probabilities from one small network, in milliseconds on a CPU.
 
 Owns decoding, the mixture over passages and calibration. Every citation is an exact span of a passage that was read.
-The probability of an answer is a mixture: p(answer | question) = Σ p(passage | question) · p(answer | question, passage),
-with p(passage | question) a softmax over retrieval scores (Lewis et al. 2020, RAG-token's simpler sibling, section 2.1).
+The probability of an answer is a mixture over passages, Σ p(passage | question) · p(answer | question, passage), with
+p(passage | question) a softmax over retrieval scores. Source: Lewis et al. 2020, RAG, section 2.1 (RAG-Sequence).
 """
 
 from __future__ import annotations

@@ -66,7 +66,9 @@ class Row:
     is_claim: bool
 
 
-def train_reader(data: Path, work: Path, weights: Path, settings: ReaderTraining, progress: Progress = no_progress) -> Path:
+def train_reader(
+    data: Path, work: Path, weights: Path, settings: ReaderTraining, progress: Progress = no_progress
+) -> Path:
     """Train and calibrate the compact reader, and write its weights.
 
     Args:

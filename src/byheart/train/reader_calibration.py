@@ -69,11 +69,15 @@ def calibrate(
 
     stated_readings = readings(claims[0], [a.question for a in stated], config.passages)
     supports = np.array([verdict_probability(w) for w in reader.score_windows(stated_readings)])
-    held = np.array([(p >= 0.5) == (Verdict.SUPPORTS.value in a.answers) for p, a in zip(supports, stated, strict=True)])
+    held = np.array(
+        [(p >= 0.5) == (Verdict.SUPPORTS.value in a.answers) for p, a in zip(supports, stated, strict=True)]
+    )
     claim_slope, claim_offset = platt(np.maximum(supports, 1 - supports), held)
 
     fitted = Calibration(sharpness, slope, offset, claim_slope, claim_offset)
-    log.info("%s; right: %.3f of %d questions, %.3f of %d claims", fitted, np.mean(right), len(right), held.mean(), len(held))
+    log.info(
+        "%s; right: %.3f of %d questions, %.3f of %d claims", fitted, np.mean(right), len(right), held.mean(), len(held)
+    )
     _write(weights, fitted, len(right), len(held))
     return fitted
 

@@ -2,7 +2,7 @@
 
 Owns how each public data set becomes examples. Questions get a passage that answers and, apart from it, one that
 retrieval confuses with it and that does not answer; claims get the sentences that retrieval returns, as in use.
-Knows no network. Nothing of a reporting split is read: of NQ the training half only, of FEVER the test-file claims only.
+Knows no network. Nothing of a reporting split is read: of NQ the training half, of FEVER the test file's claims.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def around(text: str, start: int, rng: random.Random) -> tuple[str, int]:
 
 
 def squad_examples(data: Path, rng: random.Random, share: float) -> Iterable[Example]:
-    """Return a share of SQuAD's questions with their passage, and a fifth of these with another passage of the article."""
+    """Return a share of SQuAD's questions with their passage, a fifth of these with another one of the article, too."""
     articles: dict[str, list[str]] = {}
     rows = squad(data)
     for row in rows:
