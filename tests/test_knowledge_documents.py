@@ -124,6 +124,25 @@ def test_pruning_a_folder_leaves_what_was_added_from_elsewhere(
     assert kb.add(elsewhere.parent, prune=True).removed == (far,)
 
 
+def test_a_file_of_which_a_record_was_removed_is_still_pruned_when_it_is_gone(
+    filled: KnowledgeBase, world: Path
+) -> None:
+    filled.remove("7")
+    (world / "docs" / "notes.jsonl").unlink()
+    pruned = filled.add(world / "docs", prune=True)
+    assert sorted(pruned.removed) == sorted(str(record["id"]) for record in RECORDS if record["id"] != 7)
+    assert filled.add(world / "docs").notices == ()
+
+
+def test_what_a_folder_passes_over_is_not_gone(kb: KnowledgeBase, world: Path) -> None:
+    hidden = world / "docs" / ".hidden.md"
+    hidden.write_text("# Hidden\n\nNamed outright.\n", "utf-8")
+    kb.add(hidden)
+    assert kb.add(world / "docs", prune=True).removed == ()
+    hidden.unlink()
+    assert kb.add(world / "docs", prune=True).removed == ("docs/.hidden.md",)
+
+
 def test_one_id_in_two_files_is_refused_and_added_once_the_first_is_gone(kb: KnowledgeBase, world: Path) -> None:
     first = write_records(world / "a.jsonl", [{"id": 1, "text": "The first file says red."}])
     second = write_records(

@@ -74,6 +74,21 @@ def test_an_open_knowledge_base_notices_what_another_wrote(filled: KnowledgeBase
     assert all(passage.page != "z" for _, passage in filled.search("zebras", 50))
 
 
+def test_a_removed_document_stays_gone_after_reopening_and_after_the_next_add(
+    filled: KnowledgeBase, world: Path
+) -> None:
+    removed = filled.search("ferry ticket crowns", 1)[0][1]
+    filled.remove("docs/ferry.md")
+    filled.close()
+    with open_fake(world / "kb") as kb:
+        for _ in range(2):
+            assert all(passage.page != removed.page for _, passage in kb.search("ferry ticket crowns", 50))
+            assert removed.id not in kb.ask("What does a ferry ticket cost?").used
+            with pytest.raises(PassageError, match="search again"):
+                kb.passages([removed.id])
+            kb.add_documents([Document("pier", "The pier", "A ticket for the pier costs one crown.")])
+
+
 def test_removed_text_is_in_no_file(kb: KnowledgeBase, world: Path) -> None:
     chance, n = random.Random(3), 240
     texts = [" ".join(f"zqterm{i}x{j}q" for j in range(chance.randint(1, 50))) for i in range(n)]

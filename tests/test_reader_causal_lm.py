@@ -45,10 +45,13 @@ def _tokenizer() -> Any:
 
 @pytest.fixture(scope="module")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+def write_tiny_model(folder: Path) -> Path:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    folder = tmp_path_factory.mktemp("tiny")
     tokenizer = _tokenizer()
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)

@@ -7,6 +7,7 @@ error. Heavy modules are imported by the command that needs them, so that `byhea
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from byheart import errors
-from byheart.types import Kind, Progress, Question
+from byheart.types import Answer, Kind, Passage, Progress, Question
 
 if TYPE_CHECKING:
     from byheart.knowledge import KnowledgeBase
@@ -42,12 +43,15 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     Raises:
         SystemExit: Always; the code is 0, or as `EXIT_CODES` says.
     """
+    _make_streams_lenient()
     arguments = parser().parse_args(argv)
     try:
         code = arguments.run(arguments)
         sys.stdout.flush()  # a closed pipe is noticed here, not at the interpreter's end
     except errors.ByheartError as error:
-        print(f"byheart: {error}", file=sys.stderr)
+        from byheart import show
+
+        print(f"byheart: {show.line(str(error))}", file=sys.stderr)
         raise SystemExit(exit_code(error)) from None
     except KeyboardInterrupt:
         print("byheart: stopped; what was committed stays", file=sys.stderr)
@@ -55,6 +59,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        print(f"byheart: {what}; free space or rights, or pass another path, then run it again", file=sys.stderr)
+        raise SystemExit(EXIT_CODES[errors.ByheartError]) from None
     raise SystemExit(code or 0)
 
 
@@ -191,11 +199,18 @@ def _ask(arguments: argparse.Namespace) -> None:
         if arguments.question == "-":
             kind = Kind.CLAIM if arguments.claim else Kind.QUESTION
             for line in filter(str.strip, sys.stdin):
-                print(show.as_json(kb.ask_many([Question.parse(line, kind)])[0]), flush=True)
+                print(_json(kb.ask_many([Question.parse(line, kind)])[0]), flush=True)
             return
         answer = kb.ask(arguments.question, claim=arguments.claim)
-        nearest = kb.passages([hit.passage_id for hit in answer.hits[:NEAREST]]) if answer.text is None else []
+        nearest = _nearest(kb, answer) if answer.text is None else []
     _say(arguments, answer, show.answer(answer, nearest))
+
+
+def _nearest(kb: KnowledgeBase, answer: Answer) -> list[Passage]:
+    try:
+        return kb.passages([hit.passage_id for hit in answer.hits[:NEAREST]])
+    except errors.PassageError:  # another process has removed one since
+        return []
 
 
 def _search(arguments: argparse.Namespace) -> None:
@@ -224,9 +239,12 @@ def _status(arguments: argparse.Namespace) -> None:
 
 
 def _documents(arguments: argparse.Namespace) -> None:
+    from byheart import show
+
     with _open(arguments) as kb:
         rows = kb.documents()
-    _say(arguments, rows, "\n".join(f"{n:>6}  {page}  {title}" for page, title, n in rows) or "no documents")
+    lines = (show.line(f"{n:>6}  {page}  {title}") for page, title, n in rows)
+    _say(arguments, rows, "\n".join(lines) or "no documents")
 
 
 def _config(arguments: argparse.Namespace) -> None:
@@ -278,9 +296,21 @@ def _train(arguments: argparse.Namespace) -> None:
 
 
 def _say(arguments: argparse.Namespace, value: object, text: str) -> None:
+    print(_json(value) if arguments.json else text)
+
+
+def _json(value: object) -> str:
+    """Return JSON that standard output can hold as it is: an escape for what its encoding lacks is no JSON."""
     from byheart import show
 
-    print(show.as_json(value) if arguments.json else text)
+    return show.as_json(value, is_ascii=not (sys.stdout.encoding or "utf").lower().startswith("utf"))
+
+
+def _make_streams_lenient() -> None:
+    """Have no character fail: what cannot be written becomes an escape, what cannot be read a refused question."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="surrogateescape" if stream is sys.stdin else "backslashreplace")
 
 
 def _setting(text: str) -> tuple[str, object]:
@@ -291,9 +321,10 @@ def _setting(text: str) -> tuple[str, object]:
     if not equals:
         raise errors.ConfigError(f"a setting is written PART.NAME=VALUE, got {text!r}")
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+        read = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
         return key.strip(), value
+    return key.strip(), read["value"] if len(read) == 1 else value
 
 
 def _version() -> str:

@@ -159,6 +159,8 @@ def _checked(key: str, value: object, kind: type, allowed: typing.Mapping[str, t
         raise ConfigError(f"{key} must be {kind.__name__}, got {value!r}; {allowed['doc']}")
     if allowed["choices"] and value not in allowed["choices"]:
         raise ConfigError(f"{key} must be one of {', '.join(allowed['choices'])}, got {value!r}")
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise ConfigError(f"{key} holds a lone surrogate, got {value!r}; write it in valid UTF-8")
     low, high = allowed["low"], allowed["high"]
     if low is not None and not low <= value <= high:
         raise ConfigError(f"{key} must be from {low:g} to {high:g}, got {value!r}; {allowed['doc']}")

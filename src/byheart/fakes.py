@@ -173,14 +173,17 @@ class FakeReader:
         return [_draft(reading) for reading in readings]
 
     def score(self, readings: Sequence[Reading], answers: Sequence[Sequence[str]]) -> list[Floats]:
-        """Return natural-log probabilities of the answers of each reading. Shapes `passages answers`."""
+        """Return natural-log probabilities of given answers. Shapes `passages answers`, closed book `1 answers`."""
         return [
             np.array(
-                [[math.log(0.05 + 0.9 * _overlap(answer, p.text)) for answer in given] for p in reading.passages],
-                np.float32,
-            ).reshape(len(reading.passages), len(given))
+                [[math.log(0.05 + 0.9 * _overlap(answer, text)) for answer in given] for text in _texts(reading)]
+            ).astype(np.float32)
             for reading, given in zip(readings, answers, strict=True)
         ]
+
+
+def _texts(reading: Reading) -> list[str]:
+    return [passage.text for passage in reading.passages] or [""]
 
 
 def _draft(reading: Reading) -> Draft:

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import sqlite3
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from pathlib import Path
 from byheart.config import Config
 from byheart.corpus import files
 from byheart.corpus.passages import content_hash, split_many
-from byheart.errors import DocumentError, InputError
+from byheart.errors import DocumentError, InputError, MissingExtraError
 from byheart.interfaces import Encoder, IndexEntry, VectorIndex
 from byheart.retrieval.analyzer import analyze_passage
 from byheart.retrieval.bm25 import passage_vector
@@ -144,7 +145,12 @@ class Ingest:
 
         Returns:
             What happened to every document.
+
+        Raises:
+            InputError: `origin` is blank or no valid Unicode.
         """
+        if not origin.strip() or UNSTORABLE.search(origin):
+            raise InputError(f"{origin!r} is no name for documents; pass words in valid Unicode")
         tally = _Tally()
         self._write_all((self._prepared(batch, origin, tally) for batch in _batches(documents)), tally, progress)
         tally.notices += self._scrubbed()
@@ -172,7 +178,7 @@ class Ingest:
 
     def _meant(self, name: str, documents: Documents) -> tuple[list[str], list[str]]:
         """Return the pages and the files that a name means, as an id or, if it is none, as a path."""
-        if not name.strip() or "\x00" in name:
+        if not name.strip() or UNSTORABLE.search(name):
             raise InputError(f"{name!r} names no document; pass a page, a file or a folder")
         path = self.page_of(Path(name))
         by_id, by_path = documents.matching(name), documents.matching(path)
@@ -180,6 +186,8 @@ class Ingest:
             raise InputError(
                 f"{name!r} is the id of {_some(by_id)} and the path of {_some(by_path)}; pass the absolute path"
             )
+        if not by_id and set(path.split("/")) <= {".", ".."}:
+            raise InputError(f"{name!r} holds the whole knowledge base; pass the pages, files or folders to remove")
         chosen = name if by_id else path
         below = chosen.rstrip("/") + "/"
         return by_id or by_path, [o for o in documents.origins() if o == chosen or o.startswith(below)]
@@ -209,6 +217,9 @@ class Ingest:
         """Yield, file by file, what must be written; unchanged and unreadable files go into the tally."""
         for done, path in enumerate(found, start=1):
             origin = self.page_of(path)
+            if UNSTORABLE.search(origin):
+                tally.refused.append(Refusal(ascii(str(path)), "its name is not valid UTF-8; rename it"))
+                continue
             progress(done, len(found), "files read")
             try:
                 digest = self._file_hash(path)
@@ -217,7 +228,7 @@ class Ingest:
                         tally.unchanged += held.pages_of(origin)
                     continue
                 documents = files.load(path, origin, self.config.corpus)
-            except (DocumentError, OSError) as error:
+            except (DocumentError, MissingExtraError, OSError) as error:
                 tally.refused.append(Refusal(str(path), str(error)))
                 continue
             n_refused = len(tally.refused)
@@ -331,11 +342,23 @@ class Ingest:
         folders = [os.path.realpath(path) for path in paths if path.is_dir()]
         # By place, not by name: "../other/a.md" is not below ".", but "docs/a.md" is below "..".
         places = {origin: Path(os.path.normpath(self.root / origin)) for origin in origins if origin not in seen}
-        return sorted(o for o, place in places.items() if any(place.is_relative_to(folder) for folder in folders))
+        below = {o: p for o, p in places.items() if any(p.is_relative_to(folder) for folder in folders)}
+        return sorted(origin for origin, place in below.items() if _is_gone(place))
 
     def _file_hash(self, path: Path) -> str:
         settings = f"{READER_VERSION} {self.config.corpus}"
-        return hashlib.sha256(path.read_bytes() + settings.encode()).hexdigest()
+        with path.open("rb") as file:  # in pieces: it may turn out to be too large to be read
+            digest = hashlib.file_digest(file, "sha256")
+        digest.update(settings.encode())
+        return digest.hexdigest()
+
+
+def _is_gone(place: Path) -> bool:
+    """Return whether there surely is no such file: one that is hidden, or in a folder that is shut, is not gone."""
+    try:
+        return not stat.S_ISREG(place.stat().st_mode)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
 
 
 def _batches(documents: Iterable[Document], size: int = 256) -> Iterator[list[Document]]:

@@ -127,7 +127,7 @@ class Reader(Protocol):
         """Return one draft per reading; what it cites is a subset of what it used."""
 
     def score(self, readings: Sequence[Reading], answers: Sequence[Sequence[str]]) -> list[Floats]:
-        """Return natural-log probabilities of the answers of each reading. Shapes `passages answers`."""
+        """Return natural-log probabilities of given answers. Shapes `passages answers`, closed book `1 answers`."""
 
 
 class Passages(Protocol):

@@ -1,14 +1,12 @@
 """A knowledge base as a folder: database, settings, weights. The composition root.
 
-Owns which class stands behind each Protocol, and the public API. Everything it does is a call to a part; what belongs
-together changes in one transaction of the database (an epoch).
+Owns which class stands behind each Protocol, and the public API. What belongs together changes in one epoch.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +23,7 @@ from byheart.retrieval.fitting import FittedWeight, fit_dense_weight
 from byheart.store import database
 from byheart.store.database import Database
 from byheart.store.documents import Documents
-from byheart.store.settings import CONFIG_FILE, read_config, write_config
+from byheart.store.settings import is_free, read_config, write_config
 from byheart.text.encoder import SentenceEncoder
 from byheart.types import (
     AddReport,
@@ -265,8 +263,8 @@ class KnowledgeBase:
         with self._library.hold():
             candidates = self._library.candidates(questions, queries)
         fitted = fit_dense_weight(candidates, passage_ids)
+        weight = json.dumps(fitted.dense_weight)
         with self._database.write() as connection:
-            weight = json.dumps(fitted.dense_weight)
             connection.execute("INSERT OR REPLACE INTO parameters VALUES ('dense_weight', ?)", (weight,))
         return fitted
 
@@ -292,9 +290,8 @@ class KnowledgeBase:
     def status(self) -> Status:
         """Return sizes and versions, all of one epoch."""
         with self._database.read() as connection:
-            documents, passages = Documents(connection).counts()
+            epoch, (documents, passages) = self._database.epoch, Documents(connection).counts()
             terms = connection.execute("SELECT count(*) FROM terms").fetchone()[0]
-            epoch = self._database.epoch
         encoder, digest = str(self._state["encoder"]), str(self._state["encoder_fingerprint"])
         size, index, reader = database.folder_bytes(self.path), self.config.retrieval.index, self.config.reader.name
         return Status(
@@ -315,10 +312,10 @@ class KnowledgeBase:
             AlreadyExistsError: The folder exists and is not empty.
         """
         folder = Path(target)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if not is_free(folder):
             raise AlreadyExistsError(f"{folder} exists and is not empty; pass a new folder")
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(self.path / CONFIG_FILE, folder / CONFIG_FILE)
+        write_config(folder, self.config)
         self._database.copy_to(folder / database.FILE)
         return folder
 
@@ -380,9 +377,7 @@ def init(
     folder, config = Path(path), config or Config()
     if (folder / database.FILE).exists():
         raise AlreadyExistsError(f"{folder} holds a knowledge base already; open it, or pass another folder")
-    if folder.exists() and (
-        not folder.is_dir() or {p.name for p in folder.iterdir()} - {CONFIG_FILE, "knowledge.partial"}
-    ):
+    if not is_free(folder):
         raise AlreadyExistsError(f"{folder} holds other files; pass a new or empty folder")
     chosen = encoder or SentenceEncoder(config.encoder)
     folder.mkdir(parents=True, exist_ok=True)

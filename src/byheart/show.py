@@ -8,22 +8,31 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from byheart.types import AddReport, Answer, Citation, Hit, Passage, RemoveReport, Status
 
 QUOTE_CHARACTERS = 240
+# Characters that move the cursor or turn the writing direction: file names and ids may hold them.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
-def as_json(value: object) -> str:
-    """Return dataclasses, enums and tuples as one line of JSON."""
-    return json.dumps(_plain(value), ensure_ascii=False)
+def as_json(value: object, *, is_ascii: bool = False) -> str:
+    """Return dataclasses, enums and tuples as one line of JSON, in ASCII alone if wanted."""
+    return json.dumps(_plain(value), ensure_ascii=is_ascii)
+
+
+def line(text: str) -> str:
+    """Return text on one line, control characters written as escapes."""
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def answer(found: Answer, nearest: Sequence[Passage] = ()) -> str:
     """Return an answer for people: text, how it came about, sources; without a text, the nearest passages instead."""
-    lines = [found.text if found.text is not None else "No short answer found in the documents.", ""]
+    text = found.text if found.text is not None else "No short answer found in the documents."
+    lines = ["\n".join(map(line, text.split("\n"))), ""]
     steps = ", ".join(f"{step.name} {step.seconds:.3f}" for step in found.seconds)
     sure = "" if found.confidence is None else f" · confidence {found.confidence:.2f}"
     lines.append(f"{found.route.value}{sure} · {found.total_seconds:.3f} s ({steps})")
@@ -35,7 +44,7 @@ def answer(found: Answer, nearest: Sequence[Passage] = ()) -> str:
         lines += ["", "Nearest passages"]
     for passage in nearest:
         lines += [
-            f"    {passage.id}{_sheet(passage.sheet)}  {passage.heading_path}",
+            line(f"    {passage.id}{_sheet(passage.sheet)}  {passage.heading_path}"),
             f'    "{_shortened(passage.text)}"',
         ]
     return "\n".join(lines)
@@ -48,7 +57,7 @@ def hits(found: Sequence[tuple[Hit, Passage]]) -> str:
     lines = []
     for rank, (hit, passage) in enumerate(found, start=1):
         lines.append(
-            f"{rank}. {hit.score:.3f}  {hit.passage_id}{_sheet(passage.sheet)}  "
+            f"{rank}. {hit.score:.3f}  {line(hit.passage_id)}{_sheet(passage.sheet)}  "
             f"(BM25 {hit.lexical:.2f}, cosine {hit.dense:.3f})"
         )
         lines += [f"   {passage.heading_path}"] if passage.heading_path else []
@@ -67,7 +76,7 @@ def added(report: AddReport) -> str:
     ]
     lines += [f"refused  {refusal.source}: {refusal.reason}" for refusal in report.refused]
     lines += [f"note     {notice}" for notice in report.notices]
-    return "\n".join(lines)
+    return "\n".join(map(line, lines))
 
 
 def removed(report: RemoveReport) -> str:
@@ -77,7 +86,7 @@ def removed(report: RemoveReport) -> str:
     ]
     lines += [f"missing  {name}: no document has this name; `byheart documents` lists them" for name in report.missing]
     lines += [f"note     {notice}" for notice in report.notices]
-    return "\n".join(lines)
+    return "\n".join(map(line, lines))
 
 
 def status(found: Status) -> str:
@@ -90,7 +99,7 @@ def status(found: Status) -> str:
 def _citation(number: int, citation: Citation) -> list[str]:
     place = f"characters {citation.start}-{citation.end}{_sheet(citation.sheet)}"
     title = f"  {citation.title}" if citation.title and citation.title != citation.page else ""
-    return [f"[{number}] {citation.page}, {place}{title}", f'    "{_shortened(citation.text)}"']
+    return [line(f"[{number}] {citation.page}, {place}{title}"), f'    "{_shortened(citation.text)}"']
 
 
 def _sheet(sheet: int | None) -> str:

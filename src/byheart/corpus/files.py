@@ -134,7 +134,7 @@ def _reason_against(path: Path, seen: set[Path], is_named: bool) -> str:
         return "is hidden; name it outright to add it"
     try:
         place = path.resolve(strict=True)
-    except (OSError, RuntimeError):  # links in a circle: RuntimeError before Python 3.13
+    except (OSError, RuntimeError, ValueError):  # links in a circle: RuntimeError before Python 3.13; NUL: ValueError
         return "does not exist, or is a link that leads nowhere; check the path"
     if place in seen:
         return f"is a second way to {place}, which is added already"

@@ -22,6 +22,7 @@ HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 NEVER_TEXT = ("head", "script", "style", "noscript", "template", "svg", "iframe", "object", "canvas")
 FURNITURE = ("nav", "footer", "aside")
 LISTS = ("ul", "ol", "menu")
+MAX_INDENT = 12  # list levels that are shown: a page of unclosed lists would else be mostly spaces
 INLINE = frozenset(
     """a abbr acronym b bdi bdo big br button cite code data dfn del em font i img input ins kbd label mark q rp rt ruby
     s samp small span strike strong sub sup time tt u var wbr""".split()  # noqa: SIM905 - forty names read best as text
@@ -48,13 +49,17 @@ def outline_of(markup: str) -> Outline:
 def _parse(markup: str) -> BeautifulSoup:
     try:
         from bs4 import BeautifulSoup
+        from bs4.exceptions import ParserRejectedMarkup
     except ImportError as error:
         raise MissingExtraError(
             "reading Markdown, HTML and DOCX needs the package beautifulsoup4; run: pip install 'byheart[documents]'"
         ) from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # text that looks like a URL, or XHTML, is no reason to warn
-        return BeautifulSoup(markup, "html.parser")
+        try:
+            return BeautifulSoup(markup, "html.parser")
+        except ParserRejectedMarkup:  # a marked section that is none, such as "<![foo": read it as text
+            return BeautifulSoup(markup.replace("<![", "&lt;!["), "html.parser")
 
 
 def _main_part(markup: BeautifulSoup) -> Tag:
@@ -123,7 +128,7 @@ class _Walker:
         text = self._take()
         if text.strip():
             self.outline.block(self._marker + text, is_tight=self._is_tight)
-            self._marker = "  " * len(self._lists) if self._lists else ""
+            self._marker = _indent(len(self._lists))
             self._is_tight = bool(self._lists)
 
     def _take(self) -> str:
@@ -148,7 +153,8 @@ class _Walker:
             self._is_tight = self._is_tight and bool(self._lists)
             self._lists.append(1 if tag.name == "ol" else 0)
         elif tag.name == "li" and self._lists and not self._rows:
-            self._marker = "  " * (len(self._lists) - 1) + (f"{self._lists[-1]}. " if self._lists[-1] else "- ")
+            number = f"{self._lists[-1]}. " if self._lists[-1] else "- "
+            self._marker = _indent(len(self._lists) - 1) + number
             self._lists[-1] += bool(self._lists[-1])
         elif tag.name == "pre":
             self._verbatim += 1
@@ -179,12 +185,16 @@ class _Walker:
     def _close_block(self, tag: Tag) -> None:
         if tag.name in LISTS and self._lists:
             self._lists.pop()
-            self._marker = "  " * len(self._lists)
+            self._marker = _indent(len(self._lists))
             self._is_tight = bool(self._lists)
         elif tag.name == "pre":
             self._verbatim -= 1
         elif tag.name == "table" and not self._rows:
             self._is_tight = False
+
+
+def _indent(depth: int) -> str:
+    return "  " * min(depth, MAX_INDENT)
 
 
 def _spaced(text: str) -> str:

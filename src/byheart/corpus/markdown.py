@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from byheart.corpus.html import outline_of
+from byheart.corpus.outline import Outline
 from byheart.corpus.source import Source, one_line
 from byheart.errors import MissingExtraError
 from byheart.types import Document
@@ -23,6 +24,7 @@ FRONT_MATTER = re.compile(
 )
 TITLE = re.compile(r"^title[ \t]*:[ \t]*(?:[>|][+-]?[ \t]*\n((?:[ \t]+\S.*(?:\n|\Z))+)|(.*))", re.MULTILINE)
 FENCE = re.compile(r" {0,3}(?:[-*+] +|> ?)*(`{3,}|~{3,})")
+MAX_NESTING = 200  # quotes and lists inside each other; the parser leaves out what is deeper, and says nothing
 # Code comes first in the alternation, so that marks inside code are left alone. Lengths are bounded: time stays linear.
 CODE_OR_MARK = re.compile(
     r"((?P<tick>`+)(?!`)[^\n]{0,500}?(?<!`)(?P=tick)(?!`))"
@@ -49,8 +51,18 @@ def document_from_markdown(body: str, page: str, title: str, name: str = "") -> 
     Returns:
         The document, as readable plain text.
     """
-    outline = outline_of(_renderer().render(without_marks(body)))
+    outline = _outline(without_marks(body))
     return outline.document(page, one_line(title) or outline.first_heading or name, "text/markdown")
+
+
+def _outline(body: str) -> Outline:
+    renderer, references = _renderer(), dict[str, Any]()
+    tokens = renderer.parse(body, references)
+    if all(token.level < MAX_NESTING - 1 for token in tokens):
+        return outline_of(str(renderer.renderer.render(tokens, renderer.options, references)))
+    outline = Outline()  # so deep is no prose: better its marks kept than its words lost
+    outline.block(body)
+    return outline
 
 
 def split_front_matter(text: str) -> tuple[str, str]:
@@ -104,4 +116,4 @@ def _renderer() -> MarkdownIt:
         raise MissingExtraError(
             "reading Markdown needs the package markdown-it-py; run: pip install 'byheart[documents]'"
         ) from error
-    return MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    return MarkdownIt("commonmark", {"html": True, "maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])

@@ -55,7 +55,7 @@ def _record(line: str, place: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"{place} is not valid JSON: {error}; each line must be one JSON object") from error
     if not isinstance(record, dict):
-        raise DocumentError(f"{place} is {type(record).__name__}, not an object; write {{\"id\": …, \"text\": …}}")
+        raise DocumentError(f'{place} is {type(record).__name__}, not an object; write {{"id": …, "text": …}}')
     return record
 
 

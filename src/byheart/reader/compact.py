@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from byheart.config import ReaderConfig
-from byheart.errors import ReaderError
+from byheart.errors import InputError, ReaderError
 from byheart.interfaces import Floats, Reading
+from byheart.reader.prompt import check_answers, one_passage_each
 from byheart.reader.windows import Window, WindowBuilder, occurrences, token_spans
 from byheart.text.models import fingerprint, model_folder
 from byheart.text.tokenizer import load_tokenizer
@@ -147,17 +148,20 @@ class CompactReader:
             answers: Accepted answers of each question; SUPPORTS or REFUTES for a claim.
 
         Returns:
-            One array per reading. Shape `passages answers`; at least -20 where the passage does not hold the answer.
+            One array per reading. Shape `passages answers`, without passages (closed book) `1 answers`; -20 where the
+            passage does not hold the answer, and never less.
+
+        Raises:
+            InputError: There is not one list of answers per reading, an answer is blank, or a claim's is no verdict.
+            QuestionError: A question is too long for the network.
         """
-        single = [Reading(reading.question, (passage,)) for reading in readings for passage in reading.passages]
-        wanted = [given for reading, given in zip(readings, answers, strict=True) for _ in reading.passages]
-        rows = iter(
-            _log_probabilities(reading, windows, given)
-            for reading, windows, given in zip(single, self.score_windows(single), wanted, strict=True)
-        )
+        check_answers(readings, answers)
+        _check_verdicts(readings, answers)
+        singles = [one_passage_each(reading) for reading in readings]
+        windows = iter(self.score_windows([alone for of_one in singles for alone in of_one]))
         return [
-            np.array([next(rows) for _ in reading.passages], np.float32).reshape(len(reading.passages), len(given))
-            for reading, given in zip(readings, answers, strict=True)
+            np.array([_log_probabilities(alone, next(windows), given) for alone in of_one], np.float32)
+            for of_one, given in zip(singles, answers, strict=True)
         ]
 
     def candidates(
@@ -310,6 +314,12 @@ def _citations(reading: Reading, places: Sequence[tuple[int, int, int, float]]) 
     return tuple(cited)
 
 
+def _check_verdicts(readings: Sequence[Reading], answers: Sequence[Sequence[str]]) -> None:
+    for reading, given in zip(readings, answers, strict=True):
+        if reading.question.kind is Kind.CLAIM and not set(given) <= set(Verdict):
+            raise InputError(f"the answers of a claim must be {' or '.join(Verdict)}, got {given!r}; spell them so")
+
+
 def _log_probabilities(reading: Reading, windows: Sequence[Scored], answers: Sequence[str]) -> list[float]:
     return [max(LEAST_LOG_PROBABILITY, max(_log_probability(reading, s, a) for s in windows)) for a in answers]
 
@@ -320,7 +330,8 @@ def _log_probability(reading: Reading, scored: Scored, answer: str) -> float:
         return -math.log1p(math.exp(-odds if answer == Verdict.SUPPORTS else odds))
     if answer.strip().lower() in {"yes", "no"}:
         return float(scored.kind[YES if answer.strip().lower() == "yes" else NO])
-    found = token_spans(scored.window, 0, occurrences(answer, reading.passages[0].text))
+    text = reading.passages[0].text if reading.passages else ""
+    found = token_spans(scored.window, 0, occurrences(answer, text))
     if not found:
         return LEAST_LOG_PROBABILITY
     terms = [float(scored.start[first] + scored.end[last]) for first, last in found]

@@ -26,6 +26,15 @@ MIGRATIONS = tuple(
     )
 )
 FORMAT_VERSION = len(MIGRATIONS)
+_NOT_WRITABLE = frozenset(
+    {
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_PERM,
+    }
+)
 
 
 class Database:
@@ -177,12 +186,19 @@ class Database:
 
         Args:
             path: File to create; a kill in between leaves no file of that name.
+
+        Raises:
+            BusyError: There is no room for it.
+            FormatError: This database is damaged.
         """
         partial = path.with_suffix(".partial")
         partial.unlink(missing_ok=True)
         target = sqlite3.connect(partial)
         try:
             self.connection.backup(target)
+        except sqlite3.DatabaseError as error:
+            partial.unlink(missing_ok=True)
+            raise _translated(error, path if _is_not_writable(error) else self.path, self.wait_seconds) from error
         finally:
             target.close()
         partial.replace(path)
@@ -204,6 +220,7 @@ class Database:
             source = sqlite3.connect(incoming, isolation_level=None)
             try:
                 source.execute("PRAGMA journal_mode = MEMORY")  # a kill leaves no log that the next copy would take in
+                _check_whole(source, self.connection, path)
                 # Never lower than either: caches of both lines of history must see a new number.
                 source.execute("UPDATE state SET epoch = max(epoch, ?) + 1", (self.epoch,))
                 source.backup(self.connection, progress=self._within(time.monotonic() + self.wait_seconds), sleep=0.05)
@@ -313,6 +330,18 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous = FULL")
 
 
+def _check_whole(source: sqlite3.Connection, ours: sqlite3.Connection, path: Path) -> None:
+    """Refuse a database that would replace ours with less than a knowledge base."""
+    found = source.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if found == "ok" and source.execute("PRAGMA foreign_key_check").fetchone():
+        found = "passages without their document"
+    schema = "SELECT name, sql FROM sqlite_schema ORDER BY name"
+    if found == "ok" and source.execute(schema).fetchall() != ours.execute(schema).fetchall():
+        found = "its tables are not those of a knowledge base"
+    if found != "ok":
+        raise FormatError(f"{path} is damaged ({' '.join(found.split())}); take another snapshot, nothing was restored")
+
+
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
@@ -326,11 +355,16 @@ def _translated(error: sqlite3.DatabaseError, path: Path, wait_seconds: float) -
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return _busy(path, wait_seconds)
-    if code is not None and code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return FormatError(f"{path} is damaged ({error}); put a snapshot's folder in the place of {path.parent}")
-    if code is not None and code & 0xFF in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:
+    if _is_not_writable(error):
         return BusyError(f"{path} cannot be written ({error}); free space or rights, then run the command again")
-    return error
+    if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
+        return error  # our own mistake
+    # Whatever else SQLite says of statements that are tested, the file gave cause for it: a table that is gone, too.
+    return FormatError(f"{path} is damaged ({error}); put a snapshot's folder in the place of {path.parent}")
+
+
+def _is_not_writable(error: sqlite3.DatabaseError) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _NOT_WRITABLE
 
 
 def folder_bytes(folder: Path) -> int:

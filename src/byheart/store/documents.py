@@ -74,8 +74,11 @@ class Documents:
         self.connection.execute("INSERT OR REPLACE INTO origins VALUES (?, ?)", (origin, file_hash))
 
     def forget_origins(self, origins: Iterable[str]) -> None:
-        """Forget files, so that adding them again reads them again."""
-        self.connection.executemany("DELETE FROM origins WHERE origin = ?", [(origin,) for origin in origins])
+        """Have files read again when they are added again; one that documents are left of stays known."""
+        named = [(origin,) for origin in origins]
+        self.connection.executemany("UPDATE origins SET file_hash = '' WHERE origin = ?", named)
+        query = "DELETE FROM origins WHERE origin = ?1 AND NOT EXISTS (SELECT 1 FROM documents WHERE origin = ?1)"
+        self.connection.executemany(query, named)
 
     def matching(self, name: str) -> list[str]:
         """Return the pages that a name means: the page itself, all of a file, or all below a folder; ascending."""

@@ -1,6 +1,7 @@
 """`config.toml` in a knowledge base's folder.
 
-Owns its name and how it is written: whole or not at all. What a setting means is `config`'s business.
+Owns its name, how it is written (whole or not at all), and which folders can take a knowledge base. What a setting
+means is `config`'s business.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pathlib import Path
 from byheart import config as settings
 from byheart.config import Config
 from byheart.errors import ConfigError
+from byheart.store.database import FILE
 
 CONFIG_FILE = "config.toml"
 
@@ -30,11 +32,17 @@ def read_config(folder: Path) -> Config:
     if not path.is_file():
         return Config()
     try:
-        return settings.loads(path.read_text("utf-8"))
+        return settings.loads(path.read_text("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 ({error}); save it as UTF-8") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def is_free(folder: Path) -> bool:
+    """Return whether a knowledge base can go there: nothing is, or what a killed init or snapshot has left."""
+    left = (CONFIG_FILE, FILE.replace(".sqlite", ".partial"))
+    return not folder.exists() or (folder.is_dir() and all(p.name.startswith(left) for p in folder.iterdir()))
 
 
 def write_config(folder: Path, config: Config) -> None:
