@@ -24,6 +24,7 @@ $(VENV)/.demo: pyproject.toml
 
 check: setup
 	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check --quiet src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/pydoclint --quiet src
 

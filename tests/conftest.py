@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from byheart.config import EncoderConfig
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.knowledge import KnowledgeBase, init
 from byheart.text.encoder import SentenceEncoder
 from world import RECORDS, WORLD, write_records
+
+settings.register_profile("busy machine", deadline=None)  # seconds are measured elsewhere
+settings.load_profile("busy machine")
 
 
 @pytest.fixture

@@ -150,8 +150,9 @@ def test_questions_from_standard_input_give_one_line_each(story: Run, monkeypatc
 def test_no_answer_is_said_and_the_nearest_passages_are_listed(story: Run) -> None:
     result = story("ask", "kb", "Zylophant?")
     assert result.code == 0
-    assert result.out.startswith("No answer found in the documents.")
+    assert result.out.startswith("No short answer found in the documents.")
     assert "abstain" in result.out
+    assert "docs/lighthouse.md:" in result.out.split("Nearest passages")[1]
 
 
 @pytest.mark.parametrize(

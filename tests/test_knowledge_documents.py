@@ -279,9 +279,19 @@ def test_an_empty_name_never_means_the_working_directory(
     assert pages(filled) == PAGES
 
 
+@pytest.mark.parametrize("name", ["/", ".", "..", "./", "docs/.."])
+def test_a_folder_that_holds_the_whole_knowledge_base_is_not_removed_by_a_slip(
+    filled: KnowledgeBase, world: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(world)
+    with pytest.raises(InputError, match="holds the whole knowledge base"):
+        filled.remove(name)
+    assert pages(filled) == PAGES
+
+
 def test_a_name_that_matches_nothing_is_reported_and_changes_nothing(filled: KnowledgeBase) -> None:
     epoch = filled.epoch
-    for name in ("doc", "docs/ferry", "7x", "%", "docs/*", "/"):
+    for name in ("doc", "docs/ferry", "7x", "%", "docs/*"):
         report = filled.remove(name)
         assert (report.removed, report.missing) == ((), (name,))
     assert filled.epoch == epoch

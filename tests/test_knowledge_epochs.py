@@ -337,7 +337,7 @@ def test_a_commit_that_fails_leaves_index_and_mirror_alike(
             lambda: kb.add_documents([Document("g", "Ghost", "Korva lighthouse ticket ghost.")]),
             lambda: kb.remove("docs"),
         ):
-            with pytest.raises(sqlite3.DatabaseError):
+            with pytest.raises(FormatError, match="disk"):
                 fail()
             assert (_rounded(kb, "Korva lighthouse ticket"), kb.epoch) == (before, epoch)
         kb._database.connection.execute("DROP TRIGGER full")

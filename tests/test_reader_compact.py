@@ -38,7 +38,7 @@ QUESTIONS = {
 
 @pytest.fixture(scope="module")
 def reader():
-    return CompactReader(ReaderConfig())
+    return CompactReader(ReaderConfig(min_confidence=0.0))
 
 
 def reading(text, passages=PASSAGES, kind=Kind.QUESTION):
@@ -94,6 +94,12 @@ def test_without_passages_a_question_has_no_answer_and_a_claim_a_guess(reader):
     assert claim.citations == ()
 
 
+def test_passages_without_a_word_give_no_answer(reader):
+    for text in ("   ", "\u200b", "\x01"):
+        (draft,) = reader.read([reading("Who?", (passage(text, "blank"),))])
+        assert (draft.text, draft.citations) == (None, ())
+
+
 def test_an_answer_below_the_least_confidence_is_withheld():
     careful = CompactReader(ReaderConfig(min_confidence=1.0))
     (draft,) = careful.read([reading("What does a ticket cost?")])
@@ -124,7 +130,7 @@ def test_missing_weights_are_an_error_that_says_how_to_make_them(tmp_path):
 
 
 def test_two_readers_in_one_process_do_not_meet(reader):
-    other = CompactReader(ReaderConfig(max_answer_tokens=1))
+    other = CompactReader(ReaderConfig(max_answer_tokens=1, min_confidence=0.0))
     (short,) = other.read([reading("What does a ticket for the ferry cost?")])
     (before,) = reader.read([reading("What does a ticket for the ferry cost?")])
     assert len((short.text or "").split()) <= 1

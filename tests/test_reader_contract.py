@@ -43,7 +43,7 @@ def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Read
         patch.setenv("NO_PROXY", "127.0.0.1")
         yield {
             "fake": FakeReader(),
-            "compact": CompactReader(ReaderConfig()),
+            "compact": CompactReader(ReaderConfig(min_confidence=0.0)),
             "causal-lm": CausalLMReader(ReaderConfig(name="causal-lm", model=tiny, max_answer_tokens=4)),
             "openai": OpenAIReader(ReaderConfig(name="openai", model="m", url=server.url, timeout_seconds=5.0), None),
         }

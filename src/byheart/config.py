@@ -82,7 +82,7 @@ class ReaderConfig:
     retries: int = _setting(2, "openai: tries after the first", low=0, high=20)
     max_answer_tokens: int = _setting(64, "tokens an answer may have", low=1, high=4096)
     max_prompt_tokens: int = _setting(1800, "tokens a prompt may have", low=128, high=1_000_000)
-    min_confidence: float = _setting(0.0, "answers less likely to be right than this become abstentions", low=0, high=1)
+    min_confidence: float = _setting(0.2, "compact: answers less likely to be right become abstentions", low=0, high=1)
 
 
 @dataclass(frozen=True, slots=True)

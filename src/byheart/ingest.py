@@ -30,7 +30,7 @@ from byheart.types import AddReport, Document, Passage, Progress, Refusal, Remov
 
 PASSAGES_PER_EPOCH = 512
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-READER_VERSION = 1  # raise it when a loader or the splitter changes what it gives: files are then read anew
+LOADER_VERSION = 1  # raise it when a loader or the splitter changes what it gives: files are then read anew
 
 
 @dataclass(slots=True)
@@ -346,8 +346,10 @@ class Ingest:
         return sorted(origin for origin, place in below.items() if _is_gone(place))
 
     def _file_hash(self, path: Path) -> str:
-        settings = f"{READER_VERSION} {self.config.corpus}"
-        with path.open("rb") as file:  # in pieces: it may turn out to be too large to be read
+        settings = f"{LOADER_VERSION} {self.config.corpus}"
+        if path.stat().st_size > self.config.corpus.max_megabytes * files.MEBIBYTE:
+            return "too large"  # loading it says so, without the minutes that reading it would take
+        with path.open("rb") as file:  # in pieces: it may grow meanwhile
             digest = hashlib.file_digest(file, "sha256")
         digest.update(settings.encode())
         return digest.hexdigest()

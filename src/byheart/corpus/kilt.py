@@ -17,7 +17,7 @@ from byheart.corpus.datasets import records
 from byheart.errors import EvaluationError
 from byheart.types import Answer
 
-RecordId = int | str  # the official scorer matches ids by value: 1 and "1" differ
+RecordId = int | str  # kept as in the file; the official scorer compares ids as text
 
 
 @dataclass(frozen=True, slots=True)

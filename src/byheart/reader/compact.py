@@ -224,6 +224,8 @@ class CompactReader:
             return None, 0.0, ()
         best = candidates[0]
         places = best.places or _evidence(windows)
+        if not places:  # no passage holds a word to cite
+            return None, 0.0, ()
         calibration = self._loaded[1]
         confidence = _platt(best.probability, calibration.slope, calibration.offset)
         return best.text, confidence, _citations(reading, places)

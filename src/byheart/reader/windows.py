@@ -1,7 +1,7 @@
 """What the compact reader's network sees: a question beside a stretch of one or more passages.
 
-Owns how token ids are laid out and how a token finds back to a character of a passage. Cuts nothing: a passage longer
-than a window continues in the next one. Knows no network.
+Owns how token ids are laid out and how a token finds back to a character of a passage. Cuts no text: a passage longer
+than a window continues in the next one. Of a heading path it shows at most a quarter of a window. Knows no network.
 """
 
 from __future__ import annotations

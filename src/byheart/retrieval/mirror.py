@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from byheart.interfaces import Floats, IndexEntry, SparseVector, VectorIndex
+from byheart.retrieval.checks import check_k
 from byheart.retrieval.transfer import transfer
 from byheart.types import Progress, no_progress
 
@@ -66,4 +67,5 @@ class MirroredIndex:
 
     def _only_known(self, search: Callable[[int], Ranking], k: int) -> Ranking:
         """Leave out what another process has written to the mirror and not yet committed to the truth."""
+        check_k(k)
         return [[hit for hit in hits if hit[0] in self._known][:k] for hits in search(k + 16)]

@@ -25,7 +25,7 @@ from byheart.text.encoder import SentenceEncoder
 from byheart.train.checkpoint import VectorCache, load_state, save_state
 from byheart.train.corpora import fever_base, held_out_claims, held_out_questions, nq_base
 from byheart.train.reader_calibration import calibrate
-from byheart.train.reader_examples import Example, is_held_out, reader_examples
+from byheart.train.reader_examples import Example, claim_examples, is_held_out, reader_examples
 from byheart.types import Kind, Progress, no_progress
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ class ReaderTraining:
         warmup: Share of the steps in which the rate rises.
         evidence_weight: Weight of a claim's evidence span beside its verdict.
         precision: `bf16` (faster where the processor has it) or `fp32`.
+        claim_learning_rate: Peak rate of the last stage, one pass over claims with a few questions.
         seed: Of everything random.
         checkpoint_steps: Steps between two saved states.
     """
@@ -52,6 +53,7 @@ class ReaderTraining:
     warmup: float = 0.06
     evidence_weight: float = 0.3
     precision: str = "bf16"
+    claim_learning_rate: float = 8e-5
     seed: int = 7
     checkpoint_steps: int = 100
 
@@ -119,12 +121,16 @@ def fit(data: Path, work: Path, settings: ReaderTraining, progress: Progress = n
     done = _resume(work / "state.pt", settings, model, optimizer)
 
     batches = [b for epoch in range(settings.epochs) for b in _epoch_batches(data, cache, builder, settings, epoch)]
+    rates = _cycle(len(batches), settings.learning_rate, settings.warmup)
+    claims = _batches(claim_examples(data, cache, settings.seed), builder, settings, settings.seed)
+    batches += claims
+    rates += _cycle(len(claims), settings.claim_learning_rate, settings.warmup)
     started = time.perf_counter()
     model.train()
     for step in range(done, len(batches)):
         # Dropout depends on the step alone, so that a run that was stopped goes on as if it had not been.
         torch.manual_seed(settings.seed + step)
-        _set_rate(optimizer, settings, step / len(batches))
+        _set_rate(optimizer, rates[step])
         losses = _step(model, optimizer, batches[step], settings)
         if step % 20 == 0:
             _write_log(work / "log.jsonl", step, len(batches), time.perf_counter() - started, losses)
@@ -137,16 +143,21 @@ def fit(data: Path, work: Path, settings: ReaderTraining, progress: Progress = n
 def _epoch_batches(
     data: Path, cache: VectorCache, builder: WindowBuilder, settings: ReaderTraining, epoch: int
 ) -> list[list[Row]]:
-    """Return one epoch's batches: rows of like length together, batches in random order."""
     seed = settings.seed + 1000 * epoch
-    examples = [e for e in reader_examples(data, cache, seed, epoch) if not is_held_out(e.question.text)]
-    rows = [row for example in examples for row in lay_out(builder, example)]
+    return _batches(reader_examples(data, cache, seed, epoch), builder, settings, seed)
+
+
+def _batches(
+    examples: Sequence[Example], builder: WindowBuilder, settings: ReaderTraining, seed: int
+) -> list[list[Row]]:
+    """Return one pass's batches: rows of like length together, batches in random order, held-out questions left out."""
+    rows = [row for e in examples if not is_held_out(e.question.text) for row in lay_out(builder, e)]
     rng = random.Random(seed)
     rng.shuffle(rows)
     rows.sort(key=lambda row: len(row.window.ids) // 8)
     batches = list(_fill(rows, settings.tokens_per_batch))
     rng.shuffle(batches)
-    log.info("epoch %d: %d rows, %d batches", epoch, len(rows), len(batches))
+    log.info("%d rows in %d batches", len(rows), len(batches))
     return batches
 
 
@@ -231,11 +242,15 @@ def _optimizer(model: CompactModel, settings: ReaderTraining) -> torch.optim.Opt
     return torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=0.01)
 
 
-def _set_rate(optimizer: torch.optim.Optimizer, settings: ReaderTraining, done: float) -> None:
-    rising = done / settings.warmup
-    falling = (1 - done) / (1 - settings.warmup)
+def _cycle(n_steps: int, peak: float, warmup: float) -> list[float]:
+    """Return the learning rate of every step: up to the peak, then down to nothing."""
+    done = [step / n_steps for step in range(n_steps)]
+    return [peak * max(min(d / warmup, (1 - d) / (1 - warmup)), 0.0) for d in done]
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     for group in optimizer.param_groups:
-        group["lr"] = settings.learning_rate * group["share"] * max(min(rising, falling), 0.0)
+        group["lr"] = rate * group["share"]
 
 
 def _state(

@@ -214,6 +214,22 @@ def reader_examples(data: Path, embed: Embed, seed: int, epoch: int = 0) -> list
     ]
 
 
+def claim_examples(data: Path, embed: Embed, seed: int) -> list[Example]:
+    """Return the examples of the last stage: every claim once more, and some questions so that spans are not forgotten.
+
+    Args:
+        data: Folder of the data sets.
+        embed: Vectors of texts, cached under a name; shape `batch width`.
+        seed: Chooses how many sentences are shown, and which questions.
+
+    Returns:
+        The examples, set by set.
+    """
+    rng = random.Random(seed - 1)
+    questions = [example for example in nq_examples(data, embed, rng) if rng.random() < FADE]
+    return [*fever_examples(data, embed, rng), *fool_me_twice_examples(data), *questions]
+
+
 def _claim(source: str, claim: str, verdict: Verdict, shown: Sequence[str], gold: Sequence[str]) -> Example:
     kind = AnswerKind.YES if verdict is Verdict.SUPPORTS else AnswerKind.NO
     spans = tuple(Span(i, 0, len(text)) for i, text in enumerate(shown) if text in gold)

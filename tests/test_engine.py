@@ -1,0 +1,99 @@
+"""The order of the steps, with the shipped fakes of every part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from byheart.engine import Engine
+from byheart.fakes import FakeEncoder, FakeReader, FakeRetriever
+from byheart.interfaces import Reading
+from byheart.types import Draft, Kind, Passage, Question, Route, passage_id
+
+TEXTS = {
+    "tower": "The tower of Tarn was completed in 1889.",
+    "lake": "Lake Orm is 212 metres deep.",
+    "tower-2": "The tower of Tarn stands by the harbour.",
+}
+PASSAGES = [Passage(passage_id(p, 0, len(t)), p, p.title(), (), t, 0, len(t)) for p, t in TEXTS.items()]
+
+
+class CountingReader(FakeReader):
+    """Remembers how many readings each call was given."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def read(self, readings: Sequence[Reading]) -> list[Draft]:
+        self.calls.append(len(readings))
+        return super().read(readings)
+
+
+class Epochs:
+    """Counts how often an epoch was held, and whether it is held now."""
+
+    def __init__(self) -> None:
+        self.number, self.is_held = 7, False
+
+    @contextmanager
+    def hold(self) -> Iterator[int]:
+        self.is_held = True
+        yield self.number
+        self.is_held = False
+
+
+def engine(reader: FakeReader, k: int = 3, n_read: int = 2, epochs: Epochs | None = None) -> Engine:
+    retriever = FakeRetriever(PASSAGES)
+    return Engine(FakeEncoder(), retriever, retriever, reader, k, n_read, (epochs or Epochs()).hold)
+
+
+def asked(*texts: str) -> list[Question]:
+    return [Question.parse(text) for text in texts]
+
+
+def test_an_answer_carries_its_hits_what_was_read_its_epoch_and_the_seconds_of_each_step() -> None:
+    answer = engine(FakeReader(), k=2, n_read=1).answer(Question.parse("When was the tower of Tarn completed?"))
+    assert (answer.text, answer.route, answer.epoch) == (TEXTS["tower"], Route.RETRIEVAL, 7)
+    assert [hit.passage_id for hit in answer.hits] == [PASSAGES[0].id, PASSAGES[2].id]
+    assert answer.used == (PASSAGES[0].id,)
+    assert [step.name for step in answer.seconds] == ["encode", "retrieve", "read"]
+    assert answer.total_seconds == pytest.approx(sum(step.seconds for step in answer.seconds))
+
+
+def test_where_nothing_is_found_it_abstains_and_no_reader_is_paid_for() -> None:
+    reader = CountingReader()
+    found, missed = engine(reader).answer_many(asked("How deep is Lake Orm?", "xyzzy plugh"))
+    assert reader.calls == [1]
+    assert found.route is Route.RETRIEVAL
+    assert (missed.text, missed.route, missed.confidence, missed.hits) == (None, Route.ABSTAIN, 0.0, ())
+    assert engine(reader).answer_many([]) == []
+    assert engine(reader).answer_many(asked("xyzzy"))[0].text is None
+    assert reader.calls == [1]
+
+
+def test_reading_happens_after_the_epoch_was_let_go() -> None:
+    epochs = Epochs()
+
+    class WatchingReader(FakeReader):
+        def read(self, readings: Sequence[Reading]) -> list[Draft]:
+            assert not epochs.is_held, "a slow reader would keep the database's log from being emptied"
+            return super().read(readings)
+
+    assert engine(WatchingReader(), epochs=epochs).answer(asked("How deep is Lake Orm?")[0]).text is not None
+
+
+def test_questions_and_claims_are_answered_together_in_order() -> None:
+    questions = [Question.parse("Lake Orm is 212 metres deep.", Kind.CLAIM), *asked("Where does the tower stand?")]
+    verdict, place = engine(FakeReader()).answer_many(questions)
+    assert verdict.text == "SUPPORTS"
+    assert place.text == TEXTS["tower-2"]
+
+
+def test_a_closed_book_answer_has_no_source_and_pays_for_no_search() -> None:
+    reader = CountingReader()
+    [answer] = engine(reader).answer_closed_book(asked("How deep is Lake Orm?"))
+    assert (answer.hits, answer.used, answer.citations, answer.epoch) == ((), (), (), 7)
+    assert [step.name for step in answer.seconds] == ["read"]
+    assert engine(reader).answer_closed_book([]) == []
