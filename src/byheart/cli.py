@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = parser().parse_args(argv)
     try:
         code = arguments.run(arguments)
-        sys.stdout.flush()  # a closed pipe is noticed here, not at the interpreter's end
+        print(end="", flush=True)  # a closed pipe is noticed here, not at the interpreter's end
     except errors.ByheartError as error:
         from byheart import show
 
@@ -198,12 +198,21 @@ def _ask(arguments: argparse.Namespace) -> None:
             kb.config = kb.config.replace("reader.name", arguments.reader)
         if arguments.question == "-":
             kind = Kind.CLAIM if arguments.claim else Kind.QUESTION
-            for line in filter(str.strip, sys.stdin):
-                print(_json(kb.ask_many([Question.parse(line, kind)])[0]), flush=True)
+            for number, line in enumerate(sys.stdin or (), start=1):
+                if line.strip():
+                    print(_json(_asked(kb, line, kind, number)), flush=True)
             return
         answer = kb.ask(arguments.question, claim=arguments.claim)
         nearest = _nearest(kb, answer) if answer.text is None else []
     _say(arguments, answer, show.answer(answer, nearest))
+
+
+def _asked(kb: KnowledgeBase, line: str, kind: Kind, number: int) -> Answer:
+    """Answer one line of many; an error says which line it was, for those before it are answered."""
+    try:
+        return kb.ask_many([Question.parse(line, kind)])[0]
+    except errors.InputError as error:
+        raise type(error)(f"line {number}: {error}") from error
 
 
 def _nearest(kb: KnowledgeBase, answer: Answer) -> list[Passage]:
@@ -303,7 +312,8 @@ def _json(value: object) -> str:
     """Return JSON that standard output can hold as it is: an escape for what its encoding lacks is no JSON."""
     from byheart import show
 
-    return show.as_json(value, is_ascii=not (sys.stdout.encoding or "utf").lower().startswith("utf"))
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return show.as_json(value, is_ascii=not encoding.lower().startswith("utf"))
 
 
 def _make_streams_lenient() -> None:

@@ -74,7 +74,7 @@ class Question:
                 f"the question holds a lone surrogate at character {error.start}; decode the input as UTF-8"
             ) from error
         cleaned = unicodedata.normalize("NFC", text.replace("\x00", " ")).strip()
-        if not cleaned:
+        if all(character.isspace() or unicodedata.category(character) in {"Cc", "Cf"} for character in cleaned):
             raise QuestionError(f"the question is empty, got {text!r}; ask with at least one word")
         if len(cleaned) > MAX_QUESTION_CHARACTERS:
             raise QuestionError(

@@ -10,7 +10,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -43,6 +43,7 @@ class ReaderTraining:
         evidence_weight: Weight of a claim's evidence span beside its verdict.
         precision: `bf16` (faster where the processor has it) or `fp32`.
         claim_learning_rate: Peak rate of the last stage, one pass over claims with a few questions.
+        claim_share: How far the shipped weights go from those before the last stage to those after it.
         seed: Of everything random.
         checkpoint_steps: Steps between two saved states.
     """
@@ -54,6 +55,7 @@ class ReaderTraining:
     evidence_weight: float = 0.3
     precision: str = "bf16"
     claim_learning_rate: float = 8e-5
+    claim_share: float = 0.3
     seed: int = 7
     checkpoint_steps: int = 100
 
@@ -123,6 +125,7 @@ def fit(data: Path, work: Path, settings: ReaderTraining, progress: Progress = n
     batches = [b for epoch in range(settings.epochs) for b in _epoch_batches(data, cache, builder, settings, epoch)]
     rates = _cycle(len(batches), settings.learning_rate, settings.warmup)
     claims = _batches(claim_examples(data, cache, settings.seed), builder, settings, settings.seed)
+    n_main = len(batches)
     batches += claims
     rates += _cycle(len(claims), settings.claim_learning_rate, settings.warmup)
     started = time.perf_counter()
@@ -130,6 +133,8 @@ def fit(data: Path, work: Path, settings: ReaderTraining, progress: Progress = n
     for step in range(done, len(batches)):
         # Dropout depends on the step alone, so that a run that was stopped goes on as if it had not been.
         torch.manual_seed(settings.seed + step)
+        if step == n_main:
+            save_state(work / "before_claims.pt", _trained(model))
         _set_rate(optimizer, rates[step])
         losses = _step(model, optimizer, batches[step], settings)
         if step % 20 == 0:
@@ -137,6 +142,7 @@ def fit(data: Path, work: Path, settings: ReaderTraining, progress: Progress = n
         if (step + 1) % settings.checkpoint_steps == 0 or step + 1 == len(batches):
             save_state(work / "state.pt", _state(step + 1, settings, model, optimizer))
         progress(step + 1, len(batches), "steps")
+    _go_back(model, load_state(work / "before_claims.pt"), settings.claim_share)
     return model
 
 
@@ -259,9 +265,24 @@ def _state(
     return {
         "step": step,
         "settings": asdict(settings),
-        "model": {n: p.detach() for n, p in model.named_parameters() if p.requires_grad},
+        "model": _trained(model),
         "optimizer": optimizer.state_dict(),
     }
+
+
+def _trained(model: CompactModel) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in model.named_parameters() if value.requires_grad}
+
+
+def _go_back(model: CompactModel, before: Mapping[str, torch.Tensor] | None, share: float) -> None:
+    """Leave the weights on the way from `before` to where they are; without `before` there was no last stage.
+
+    Source: Wortsman et al. 2022, Robust fine-tuning of zero-shot models (WiSE-FT), section 3.
+    """
+    with torch.no_grad():
+        for name, value in (before or {}).items():
+            parameter = model.get_parameter(name)
+            parameter.copy_(value + share * (parameter - value))
 
 
 def _resume(path: Path, settings: ReaderTraining, model: CompactModel, optimizer: torch.optim.Optimizer) -> int:
