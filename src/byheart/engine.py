@@ -23,7 +23,7 @@ class Engine:
         retriever: Ranks passages.
         passages: Looks passages up.
         reader: Answers.
-        k: Hits returned with an answer.
+        k: Hits returned with an answer, or as many as are read if that is more.
         n_read: Passages the reader is given.
         hold: Holds one epoch of the knowledge base still while hits and passages are fetched, and gives its number.
     """
@@ -61,7 +61,7 @@ class Engine:
         drafts = self._read(readings)
         clock.lap("read")
         return [
-            _answer(question, draft, found[: self.k], clock, epoch)
+            _answer(question, draft, found, clock, epoch)
             for question, draft, found in zip(questions, drafts, hits, strict=True)
         ]
 

@@ -64,9 +64,11 @@ class Database:
         except sqlite3.DatabaseError as error:
             self.connection.close()
             raise _translated(error, path, wait_seconds) from error
-        except FormatError:
+        except (FormatError, UnicodeDecodeError) as error:  # SQLite quotes damaged bytes in its message
             self.connection.close()
-            raise
+            if isinstance(error, FormatError):
+                raise
+            raise _damaged(path, error) from error
 
     @property
     def epoch(self) -> int:
@@ -360,6 +362,10 @@ def _translated(error: sqlite3.DatabaseError, path: Path, wait_seconds: float) -
     if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
         return error  # our own mistake
     # Whatever else SQLite says of statements that are tested, the file gave cause for it: a table that is gone, too.
+    return _damaged(path, error)
+
+
+def _damaged(path: Path, error: Exception) -> FormatError:
     return FormatError(f"{path} is damaged ({error}); put a snapshot's folder in the place of {path.parent}")
 
 

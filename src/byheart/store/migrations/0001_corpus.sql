@@ -11,15 +11,16 @@ CREATE TABLE state (
 -- Fitted parameters (fusion weight) and names of weight files (query adapter); they change with the epoch.
 CREATE TABLE parameters (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
+-- With a rowid, so that looking a page up (as each passage does when it is written) does not read its text.
 CREATE TABLE documents (
-    page TEXT PRIMARY KEY,
+    page TEXT PRIMARY KEY NOT NULL,
     origin TEXT NOT NULL,          -- the file the document came from; a JSONL file holds many
     title TEXT NOT NULL,
     media_type TEXT NOT NULL,
     text TEXT NOT NULL,            -- what spans count in
     content_hash TEXT NOT NULL,
     added_at TEXT NOT NULL         -- UTC, ISO 8601
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX documents_by_origin ON documents (origin);
 
 -- Files as they were last added: one that has not changed is not read again.
