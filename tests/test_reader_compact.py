@@ -8,7 +8,7 @@ import pytest
 from byheart.config import ReaderConfig
 from byheart.errors import ReaderError
 from byheart.interfaces import Reading
-from byheart.reader.compact import CompactReader, same_answer
+from byheart.reader.compact import CompactReader, same_answer, verdict_probability
 from byheart.types import Kind, Passage, Question, passage_id
 
 pytest.importorskip("torch")
@@ -54,17 +54,20 @@ def test_it_answers_more_invented_questions_than_the_first_words_of_a_passage_wo
     assert sum(right) >= 4
 
 
-def test_it_tells_a_supported_claim_from_a_refuted_one(reader):
-    claims = {
-        "The museum was opened by Ada Brandt.": "SUPPORTS",
-        "The museum was opened by Tomas Vell.": "REFUTES",
-        "The ferry sails to Lindwick.": "SUPPORTS",
-        "Dogs pay 12 euros on the ferry.": "REFUTES",
-        "The museum was opened in 1931.": "SUPPORTS",
-        "The museum was opened in 1854.": "REFUTES",
+def test_of_most_claims_and_their_false_twins_it_believes_the_claim_more(reader):
+    twins = {
+        "The ferry sails to Lindwick.": "The ferry sails to Harrowmere.",
+        "The museum was opened in 1931.": "The museum was opened in 1854.",
+        "The museum was opened by Ada Brandt.": "The museum was opened by Tomas Vell.",
+        "Tomas Vell is a baker.": "Tomas Vell is a sailor.",
+        "A ferry ticket costs 12 euros.": "A ferry ticket costs 90 euros.",
+        "Dogs travel free on the ferry.": "Dogs pay 12 euros on the ferry.",
     }
-    drafts = reader.read([reading(text, kind=Kind.CLAIM) for text in claims])
-    assert sum(d.text == verdict for d, verdict in zip(drafts, claims.values(), strict=True)) >= 4
+
+    def belief(claim):
+        return verdict_probability(reader.score_windows([reading(claim, kind=Kind.CLAIM)])[0])
+
+    assert sum(belief(true) > belief(false) for true, false in twins.items()) >= 4
 
 
 def test_every_citation_is_the_exact_text_at_its_place_in_a_used_passage(reader):

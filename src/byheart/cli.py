@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--set", action="append", default=[], metavar="PART.NAME=VALUE", help="a setting; repeatable")
 
     add = _command(commands, "add", _add, "add files and folders; again adds only what changed")
-    add.add_argument("paths", nargs="+", type=Path, help="Markdown, text, HTML, PDF, DOCX, JSONL, or folders of such")
+    add.add_argument("paths", nargs="+", help="Markdown, text, HTML, PDF, DOCX, JSONL, or folders of such")
     add.add_argument("--prune", action="store_true", help="remove documents whose files are gone from these folders")
 
     ask = _command(commands, "ask", _ask, "answer a question, with sources")

@@ -130,11 +130,11 @@ class KnowledgeBase:
             What happened to every file: added, updated, unchanged, removed or refused with a reason.
 
         Raises:
-            InputError: No path was given.
+            InputError: No path was given, or an empty one.
             BusyError: Another process is writing.
         """
-        if not paths:
-            raise InputError("nothing to add; pass at least one file or folder")
+        if not paths or not all(str(path).strip() for path in paths):  # an empty name is not the working directory
+            raise InputError(f"nothing to add, got {paths!r}; pass at least one file or folder, each with a name")
         return self._ingest.add([Path(path) for path in paths], prune, progress)
 
     def add_documents(

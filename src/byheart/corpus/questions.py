@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from byheart.errors import InputError
+from byheart.errors import InputError, QuestionError
 from byheart.types import Question
 
 
@@ -28,22 +28,32 @@ def read_gold_questions(path: Path) -> tuple[list[Question], list[str]]:
         raise InputError(f"{path} is no file; pass JSONL of {{question, passage}}")
     questions: list[Question] = []
     passage_ids: list[str] = []
-    for number, line in enumerate(path.read_text("utf-8-sig").split("\n"), start=1):
+    for number, line in enumerate(_text(path).split("\n"), start=1):
         if line.strip():
             question, passage_id = _record(line, f"{path}, line {number}")
-            questions.append(Question.parse(question))
+            questions.append(question)
             passage_ids.append(passage_id)
     if not questions:
         raise InputError(f"{path} holds no question; give at least a few dozen")
     return questions, passage_ids
 
 
-def _record(line: str, place: str) -> tuple[str, str]:
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 ({error}); save it as UTF-8") from error
+
+
+def _record(line: str, place: str) -> tuple[Question, str]:
     try:
         record = json.loads(line)
         question, passage_id = record["question"], record["passage"]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise InputError(f"{place}: {line[:80]!r} is not {{question, passage}} ({error}); correct that line") from error
     if not isinstance(question, str) or not isinstance(passage_id, str):
         raise InputError(f"{place}: question and passage must be text, got {line[:80]!r}; correct that line")
-    return question, passage_id
+    try:
+        return Question.parse(question), passage_id
+    except QuestionError as error:
+        raise QuestionError(f"{place}: {error}") from error

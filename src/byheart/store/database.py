@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
-from byheart.errors import BusyError, FormatError, NotAKnowledgeBaseError
+from byheart.errors import BusyError, FormatError, KnowledgeError, NotAKnowledgeBaseError
 
 FILE = "knowledge.sqlite"
 APPLICATION_ID = 0x62796872  # "byhr"
@@ -73,7 +73,11 @@ class Database:
     @property
     def epoch(self) -> int:
         """Number of the last committed transaction, as the open transaction sees it."""
-        row = self.connection.execute("SELECT epoch FROM state").fetchone()
+        with self._lock:  # a statement that another thread has open keeps `scrub` from rewriting the file
+            try:
+                row = self.connection.execute("SELECT epoch FROM state").fetchone()
+            except sqlite3.DatabaseError as error:
+                raise _translated(error, self.path, self.wait_seconds) from error
         if row is None:
             raise FormatError(f"{self.path} was never finished; delete its folder and run byheart init again")
         return int(row[0])
@@ -117,7 +121,7 @@ class Database:
         with self._lock:
             try:
                 self.connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
+            except sqlite3.DatabaseError as error:
                 raise _translated(error, self.path, self.wait_seconds) from error
             try:
                 yield self.connection
@@ -142,7 +146,10 @@ class Database:
             FormatError: The file is damaged.
         """
         with self._lock:
-            outermost = not self.connection.in_transaction
+            try:
+                outermost = not self.connection.in_transaction
+            except sqlite3.ProgrammingError as error:
+                raise _translated(error, self.path, self.wait_seconds) from error
             try:
                 if outermost:
                     self.connection.execute("BEGIN")
@@ -197,7 +204,8 @@ class Database:
         partial.unlink(missing_ok=True)
         target = sqlite3.connect(partial)
         try:
-            self.connection.backup(target)
+            with self._lock:  # what another thread has not committed yet is no part of the epoch
+                self.connection.backup(target)
         except sqlite3.DatabaseError as error:
             partial.unlink(missing_ok=True)
             raise _translated(error, path if _is_not_writable(error) else self.path, self.wait_seconds) from error
@@ -359,6 +367,8 @@ def _translated(error: sqlite3.DatabaseError, path: Path, wait_seconds: float) -
         return _busy(path, wait_seconds)
     if _is_not_writable(error):
         return BusyError(f"{path} cannot be written ({error}); free space or rights, then run the command again")
+    if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
+        return KnowledgeError(f"{path.parent} was closed; open it again")
     if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
         return error  # our own mistake
     # Whatever else SQLite says of statements that are tested, the file gave cause for it: a table that is gone, too.

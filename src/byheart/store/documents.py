@@ -7,6 +7,7 @@ vectors: who removes passages here is told their ids, to remove them from the in
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from typing import Any
 from byheart.errors import PassageError
 from byheart.types import Document, Passage
 
+SURROGATES = re.compile("[\ud800-\udfff]")  # SQLite's driver cannot even ask for them
 VARIABLES = 500  # per statement; SQLite's own limit is higher
 
 
@@ -106,7 +108,8 @@ class Documents:
             'SELECT p.id, p.page, d.title, p.headings, substr(d.text, p.start + 1, p."end" - p.start), '
             'p.start, p."end", p.sheet FROM passages p JOIN documents d USING (page) WHERE p.id IN'
         )
-        found = {row[0]: _passage(*row) for row in self._among(query, passage_ids)}
+        storable = [asked for asked in passage_ids if not SURROGATES.search(asked)]
+        found = {row[0]: _passage(*row) for row in self._among(query, storable)}
         for asked in passage_ids:
             if asked not in found:
                 raise PassageError(
