@@ -34,7 +34,7 @@ from byheart.types import Question
 
 SEED = 7
 QUESTIONS = 200
-INDEXED = 2_000
+INDEXED = 1_000
 COMMAND = "python -m benchmarks.speed --data DIR"
 SYSTEMS = {"bm25": 0.0, "dense": 1.0, "hybrid": None}
 

@@ -235,6 +235,8 @@ class SqliteIndex:
 
     def _check_lengths(self, rows: Sequence[_Row]) -> None:
         for passage_id, dense, terms, weights in rows:
+            if not type(dense) is type(terms) is type(weights) is bytes:
+                raise _damaged(passage_id, "they are no blobs")
             if len(dense) != 4 * self._width or len(terms) != len(weights) or len(terms) % 4:
                 raise _damaged(
                     passage_id,
