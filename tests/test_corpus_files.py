@@ -8,7 +8,8 @@ import pytest
 
 from byheart.config import CorpusConfig
 from byheart.corpus.files import MEBIBYTE, find, load
-from byheart.errors import DocumentError
+from byheart.corpus.questions import read_gold_questions
+from byheart.errors import DocumentError, InputError
 
 CONFIG = CorpusConfig(max_megabytes=1)
 
@@ -106,3 +107,16 @@ def test_two_files_with_one_text_are_two_documents(tmp_path):
     write(tmp_path, "a.md", "b.md")
     pages = [load(path, path.name, CONFIG)[0].page for path in find([tmp_path])[0]]
     assert pages == ["a.md", "b.md"]
+
+
+def test_gold_questions_that_cannot_be_read_name_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "gold.jsonl"
+    good = '{"question": "Who?", "passage": "a:0-1"}\n'
+    for raw, says in (
+        (b"\xff\xfe", "not UTF-8"),
+        (good.encode() + b"[" * 100_000, "line 2"),
+        (good.encode() + b'{"question": " ", "passage": "a:0-1"}', "line 2: the question is empty"),
+    ):
+        path.write_bytes(raw)
+        with pytest.raises(InputError, match=says):
+            read_gold_questions(path)

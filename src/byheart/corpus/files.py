@@ -19,7 +19,7 @@ from byheart.corpus.html import load_html
 from byheart.corpus.markdown import load_markdown
 from byheart.corpus.passage_records import load_records
 from byheart.corpus.pdf import load_pdf
-from byheart.corpus.source import Source, is_blank
+from byheart.corpus.source import Source, is_blank, one_line
 from byheart.errors import DocumentError
 from byheart.types import Document, Refusal
 
@@ -91,7 +91,7 @@ def load(path: Path, page: str, config: CorpusConfig) -> list[Document]:
         raise DocumentError(f"{page} {_unknown(path)}")
     raw = _read(path, page, config.max_megabytes * MEBIBYTE)
     name = path.name[: -len("".join(path.suffixes[-2:]))] if path.suffix == ".gz" else path.stem
-    source = Source(page, name, raw)
+    source = Source(page, one_line(name), raw)
     documents = _LOADERS[_sniffed(source, kind)](source)
     if all(is_blank(document.text) for document in documents):
         raise DocumentError(f"{page} is empty or blank, {len(raw):,} bytes without a word; write something into it")
