@@ -26,7 +26,7 @@ from byheart.errors import ByheartError, ConfigError
 ROOT = Path(byheart.__file__).parent
 README = ROOT.parent.parent / "README.md"
 LAYERS = {
-    "words": ("types", "errors"),
+    "words": ("types", "reports", "errors"),
     "contract": ("config", "interfaces", "fakes"),
     "blocks": ("text",),
     "parts": ("corpus", "retrieval", "memory", "reader", "gate", "store"),

@@ -23,7 +23,8 @@ from byheart.errors import (
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.interfaces import Floats
 from byheart.knowledge import KnowledgeBase, init, open_knowledge
-from byheart.types import Document, Progress, Question, no_progress
+from byheart.reports import Progress, no_progress
+from byheart.types import Document, Question
 from world import bytes_of, check_whole, open_fake, write_records
 
 

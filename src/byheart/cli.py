@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from byheart import errors
-from byheart.types import Answer, Kind, Passage, Progress, Question
+from byheart.reports import Progress
+from byheart.types import Answer, Kind, Passage, Question
 
 if TYPE_CHECKING:
     from byheart.knowledge import KnowledgeBase
@@ -28,6 +29,7 @@ EXIT_CODES: dict[type[errors.ByheartError], int] = {
     errors.VectorIndexError: 5,
     errors.MissingExtraError: 6,
     errors.EvaluationError: 7,
+    errors.KernelError: 9,
 }
 SOME_REFUSED = 8
 NEAREST = 3  # passages shown in place of an answer

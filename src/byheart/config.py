@@ -19,6 +19,8 @@ FIXED_ONCE_FILLED = frozenset(
     {
         *(f"encoder.{name}" for name in ("name", "query_prefix", "passage_prefix")),
         *(f"retrieval.{name}" for name in ("k1", "b", "average_terms")),
+        "memory.cell_slots",
+        "ledger.text",
     }
 )
 
@@ -86,6 +88,24 @@ class ReaderConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """How facts are held and recalled."""
+
+    candidates: int = _setting(4, "facts that the memory reader weighs against a question", low=1, high=64)
+    cells: int = _setting(256, "product-key cells visited by a read", low=1, high=65_536)
+    cell_slots: int = _setting(64, "slots that a cell holds", low=1, high=4096)
+    threshold: float = _setting(0.5, "least probability at which memory answers", low=0, high=1)
+    max_answer_tokens: int = _setting(64, "tokens an answer may have; longer ones are refused", low=1, high=64)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerConfig:
+    """What is kept of facts beside their slots."""
+
+    text: bool = _setting(True, "keep questions and answers as text; false keeps slots and digests only")
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings of a knowledge base."""
 
@@ -93,6 +113,8 @@ class Config:
     corpus: CorpusConfig = field(default_factory=CorpusConfig)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     reader: ReaderConfig = field(default_factory=ReaderConfig)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+    ledger: LedgerConfig = field(default_factory=LedgerConfig)
 
     def replace(self, key: str, value: object) -> Config:
         """Return a copy in which the setting `part.name` is `value`.

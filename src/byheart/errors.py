@@ -4,6 +4,7 @@
     ├── InputError                 what the caller passed is wrong
     │   ├── QuestionError          a question cannot be read
     │   ├── DocumentError          a document cannot be read
+    │   ├── FactError              a fact cannot be read, or is not in the memory
     │   ├── PassageError           a passage id that is not in the knowledge base
     │   └── ConfigError            a setting is unknown or out of range
     ├── KnowledgeError             the knowledge base cannot do it
@@ -16,6 +17,7 @@
     ├── ReaderError                the reader or its server failed
     │   ├── ReaderTimeoutError     it did not answer in time
     │   └── ReaderProtocolError    it answered with something else than promised
+    ├── KernelError                the memory's network or its weights are wrong
     ├── MissingExtraError          an optional package is not installed
     └── EvaluationError            a suite or its data cannot be run
 
@@ -37,6 +39,10 @@ class QuestionError(InputError):
 
 class DocumentError(InputError):
     """A document cannot be read."""
+
+
+class FactError(InputError):
+    """A fact cannot be read, or is not in the memory."""
 
 
 class PassageError(InputError):
@@ -85,6 +91,10 @@ class ReaderTimeoutError(ReaderError):
 
 class ReaderProtocolError(ReaderError):
     """The reader's server answered with something else than promised."""
+
+
+class KernelError(ByheartError):
+    """The memory's network, or its weights, are wrong."""
 
 
 class MissingExtraError(ByheartError):

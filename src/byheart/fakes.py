@@ -15,7 +15,8 @@ import numpy as np
 
 from byheart.errors import PassageError
 from byheart.interfaces import Floats, IndexEntry, Reading, SparseVector
-from byheart.types import Citation, Draft, Hit, Kind, Passage, Progress, Question, Verdict, no_progress
+from byheart.reports import Progress, no_progress
+from byheart.types import Citation, Draft, Hit, Kind, Passage, Question, Verdict
 
 T = TypeVar("T")
 WIDTH = 32

@@ -21,12 +21,13 @@ from byheart.corpus import files
 from byheart.corpus.passages import content_hash, split_many
 from byheart.errors import DocumentError, InputError, MissingExtraError
 from byheart.interfaces import Encoder, IndexEntry, VectorIndex
+from byheart.reports import AddReport, Progress, Refusal, RemoveReport
 from byheart.retrieval.analyzer import analyze_passage
 from byheart.retrieval.bm25 import passage_vector
 from byheart.retrieval.terms import TermTable
 from byheart.store.database import Database
 from byheart.store.documents import Documents
-from byheart.types import AddReport, Document, Passage, Progress, Refusal, RemoveReport
+from byheart.types import Document, Passage
 
 PASSAGES_PER_EPOCH = 512
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")

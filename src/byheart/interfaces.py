@@ -13,7 +13,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from byheart.types import Draft, Hit, Passage, Progress, Question, no_progress
+from byheart.reports import Progress, no_progress
+from byheart.types import Draft, Hit, Passage, Question
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]

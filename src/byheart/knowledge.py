@@ -18,6 +18,7 @@ from byheart.ingest import Ingest
 from byheart.interfaces import Encoder, Reader
 from byheart.library import Library
 from byheart.reader.compact import CompactReader
+from byheart.reports import AddReport, Progress, RemoveReport, Status, no_progress
 from byheart.retrieval.analyzer import ANALYZER_VERSION
 from byheart.retrieval.fitting import FittedWeight, fit_dense_weight
 from byheart.store import database
@@ -25,19 +26,7 @@ from byheart.store.database import Database
 from byheart.store.documents import Documents
 from byheart.store.settings import is_free, read_config, write_config
 from byheart.text.encoder import SentenceEncoder
-from byheart.types import (
-    AddReport,
-    Answer,
-    Document,
-    Hit,
-    Kind,
-    Passage,
-    Progress,
-    Question,
-    RemoveReport,
-    Status,
-    no_progress,
-)
+from byheart.types import Answer, Document, Hit, Kind, Passage, Question
 
 
 class KnowledgeBase:

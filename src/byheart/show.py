@@ -12,7 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from byheart.types import AddReport, Answer, Citation, Hit, Passage, RemoveReport, Status
+from byheart.reports import AddReport, RemoveReport, Status
+from byheart.types import Answer, Citation, Hit, Passage
 
 QUOTE_CHARACTERS = 240
 # Characters that move the cursor or turn the writing direction: file names and ids may hold them.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 import unicodedata
 from dataclasses import dataclass
-from typing import Protocol
 
 from byheart.errors import QuestionError
 
@@ -265,104 +264,122 @@ class Step:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A file or record that was not added, and why.
+class FactState(enum.StrEnum):
+    """Whether memory answers with a fact."""
 
-    Attributes:
-        source: Path or record.
-        reason: What was wrong and what to do.
-    """
-
-    source: str
-    reason: str
+    MEMORISED = "memorised"
+    REFUSED = "refused"  # memory could not hold it exactly; retrieval still answers
+    STALE = "stale"  # the document it came from has changed
 
 
 @dataclass(frozen=True, slots=True)
-class AddReport:
-    """What `add` did, page by page; every input is in exactly one of the groups.
+class Source:
+    """Where a fact comes from.
 
     Attributes:
-        added: Pages new to the knowledge base.
-        updated: Pages whose content changed.
-        unchanged: Pages already there with this content.
-        removed: Pages under an added folder whose file is gone.
-        refused: What could not be read, with reasons.
-        notices: Things a user should know, such as text split because it was too long for the encoder.
-        passages_added: Passages written.
-        passages_removed: Passages deleted.
-        epoch: Epoch after the add.
+        note: Who said so, or the page, as given; may be empty.
+        passage_id: Passage that holds the answer, None where the fact comes from no document.
+        page: Document of the passage.
+        start: First character of the supporting words in the document's text.
+        end: One past the last character.
     """
 
-    added: tuple[str, ...] = ()
-    updated: tuple[str, ...] = ()
-    unchanged: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    refused: tuple[Refusal, ...] = ()
-    notices: tuple[str, ...] = ()
-    passages_added: int = 0
-    passages_removed: int = 0
+    note: str = ""
+    passage_id: str | None = None
+    page: str | None = None
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewFact:
+    """A fact as a user gives it, before it is learned.
+
+    Attributes:
+        question: The question, or a claim.
+        answer: Short answer; SUPPORTS or REFUTES for a claim.
+        paraphrases: Other ways to ask the same.
+        source: A page, a passage id, or who said so; may be empty.
+        evidence: Words of the page that support the answer, exactly as there; may be empty.
+        id: The user's own id; made from the question where empty.
+        kind: A question or a claim.
+    """
+
+    question: str
+    answer: str
+    paraphrases: tuple[str, ...] = ()
+    source: str = ""
+    evidence: str = ""
+    id: str = ""
+    kind: Kind = Kind.QUESTION
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact in the ledger.
+
+    Attributes:
+        id: Survives updates and restarts.
+        kind: A question or a claim.
+        questions: The question first, then its paraphrases; empty where texts are not kept.
+        answer: The answer, None where texts are not kept.
+        source: Where it comes from.
+        version: 1, one more with every update.
+        changed_at: UTC, ISO 8601.
+        state: Whether memory answers with it.
+        reason: Why it is not memorised; empty if it is.
+        uses: Times it was the answer.
+    """
+
+    id: str
+    kind: Kind
+    questions: tuple[str, ...]
+    answer: str | None
+    source: Source
+    version: int
+    changed_at: str
+    state: FactState
+    reason: str = ""
+    uses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FactShare:
+    """How much of a recall goes to one fact.
+
+    Attributes:
+        fact_id: Id of the fact.
+        probability: That this fact answers the question, 0 to 1.
+        cosine: Between the question's key and the fact's nearest key.
+    """
+
+    fact_id: str
+    probability: float
+    cosine: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What memory alone says to a question.
+
+    Attributes:
+        question: What was asked.
+        answer: Answer of the most probable fact, None where memory holds no candidate.
+        probability: That the answer is right.
+        not_known: Probability that no fact answers.
+        shares: Candidate facts, the most probable first; with `not_known` they sum to 1.
+        fact: The fact behind the answer, from the ledger.
+        citations: The fact's place in its document, if it has one.
+        seconds: Seconds per step.
+        epoch: Epoch of the knowledge base.
+    """
+
+    question: Question
+    answer: str | None
+    probability: float
+    not_known: float
+    shares: tuple[FactShare, ...] = ()
+    fact: Fact | None = None
+    citations: tuple[Citation, ...] = ()
+    seconds: tuple[Step, ...] = ()
     epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveReport:
-    """What `remove` did.
-
-    Attributes:
-        removed: Pages that are gone.
-        missing: Names that matched no page.
-        passages_removed: Passages deleted.
-        epoch: Epoch after the removal.
-        notices: Things a user should know, such as that traces of the text cannot leave the file yet.
-    """
-
-    removed: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    passages_removed: int = 0
-    epoch: int = 0
-    notices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """Sizes and versions of a knowledge base.
-
-    Attributes:
-        path: Folder.
-        epoch: Number of the last committed transaction.
-        format_version: Number of the last migration.
-        documents: Documents.
-        passages: Passages.
-        facts: Facts.
-        terms: Distinct index terms.
-        bytes_on_disk: Size of all files in the folder.
-        encoder: Name of the encoder.
-        encoder_hash: SHA-256 of the encoder's weights, shortened.
-        index: Name of the index engine.
-        reader: Name of the reader.
-    """
-
-    path: str
-    epoch: int
-    format_version: int
-    documents: int
-    passages: int
-    facts: int
-    terms: int
-    bytes_on_disk: int
-    encoder: str
-    encoder_hash: str
-    index: str
-    reader: str
-
-
-class Progress(Protocol):
-    """Called by long work: how much is done, of how much, and what."""
-
-    def __call__(self, done: int, total: int, what: str) -> None:
-        """Report that `done` of `total` units of `what` are finished."""
-
-
-def no_progress(done: int, total: int, what: str) -> None:
-    """Ignore a progress report."""

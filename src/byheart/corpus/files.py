@@ -21,7 +21,8 @@ from byheart.corpus.passage_records import load_records
 from byheart.corpus.pdf import load_pdf
 from byheart.corpus.source import Source, is_blank, one_line
 from byheart.errors import DocumentError
-from byheart.types import Document, Refusal
+from byheart.reports import Refusal
+from byheart.types import Document
 
 MEBIBYTE = 2**20
 GZIP_MAGIC, ZIP_MAGIC, PDF_MAGIC = b"\x1f\x8b", b"PK\x03\x04", b"%PDF-"

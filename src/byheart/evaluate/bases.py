@@ -14,7 +14,8 @@ from typing import Protocol
 from byheart import config as settings
 from byheart.config import Config
 from byheart.errors import EvaluationError
-from byheart.types import AddReport, Answer, Document, Hit, Progress, Question, no_progress
+from byheart.reports import AddReport, Progress, no_progress
+from byheart.types import Answer, Document, Hit, Question
 
 TUNED_MARK = "tuned-for-suite.txt"
 _NOT_ANSWERING = ("evaluate", "train", "analysis", "serve", "cli.py", "show.py", "fakes.py")

@@ -18,7 +18,8 @@ from byheart.evaluate.bases import Base
 from byheart.evaluate.datasets import Task
 from byheart.evaluate.measures import Guess
 from byheart.evaluate.resume import Output, ResultLog
-from byheart.types import Answer, Progress, no_progress
+from byheart.reports import Progress, no_progress
+from byheart.types import Answer
 
 BATCH = 32
 WARM_UP = 5

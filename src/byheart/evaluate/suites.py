@@ -16,7 +16,7 @@ from byheart.evaluate.bases import Corpus, OpenBase, open_base
 from byheart.evaluate.figures import Figure
 from byheart.evaluate.rows import Origin, Row, merge, origin, table
 from byheart.evaluate.session import Session
-from byheart.types import Progress, no_progress
+from byheart.reports import Progress, no_progress
 
 __all__ = ["SUITES", "Job", "Suite", "run", "run_job", "table"]
 

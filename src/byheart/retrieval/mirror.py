@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from byheart.interfaces import Floats, IndexEntry, SparseVector, VectorIndex
+from byheart.reports import Progress, no_progress
 from byheart.retrieval.checks import check_k
 from byheart.retrieval.transfer import transfer
-from byheart.types import Progress, no_progress
 
 Ranking = list[list[tuple[str, float]]]
 

@@ -6,7 +6,7 @@ Owns the loop. Knows engines only by their Protocol, so that any can feed any.
 from __future__ import annotations
 
 from byheart.interfaces import VectorIndex
-from byheart.types import Progress, no_progress
+from byheart.reports import Progress, no_progress
 
 _BATCH = 256
 

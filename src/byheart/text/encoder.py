@@ -18,9 +18,9 @@ import numpy as np
 from byheart.config import EncoderConfig
 from byheart.errors import ConfigError, MissingExtraError
 from byheart.interfaces import Floats
+from byheart.reports import Progress, no_progress
 from byheart.text.models import fingerprint, model_folder
 from byheart.text.tokenizer import load_tokenizer
-from byheart.types import Progress, no_progress
 
 if TYPE_CHECKING:
     import torch

@@ -16,12 +16,13 @@ from byheart.corpus.datasets import fever_training_claims, nq_gold
 from byheart.corpus.splits import is_nq_training
 from byheart.interfaces import Encoder, Floats
 from byheart.knowledge import KnowledgeBase, init
+from byheart.reports import Progress, no_progress
 from byheart.store.database import FILE
 from byheart.text.encoder import SentenceEncoder
 from byheart.train.checkpoint import VectorCache
 from byheart.train.reader_calibration import Asked
 from byheart.train.reader_examples import is_held_out, passage_of
-from byheart.types import Document, Kind, Progress, Question, no_progress
+from byheart.types import Document, Kind, Question
 
 
 class RememberingEncoder:

@@ -21,12 +21,13 @@ from byheart.errors import EvaluationError
 from byheart.interfaces import Reading
 from byheart.reader.compact_model import AnswerKind, CompactModel, Logits, save_weights, span_log_likelihood
 from byheart.reader.windows import Window, WindowBuilder, token_spans
+from byheart.reports import Progress, no_progress
 from byheart.text.encoder import SentenceEncoder
 from byheart.train.checkpoint import VectorCache, load_state, save_state
 from byheart.train.corpora import fever_base, held_out_claims, held_out_questions, nq_base
 from byheart.train.reader_calibration import calibrate
 from byheart.train.reader_examples import Example, claim_examples, is_held_out, reader_examples
-from byheart.types import Kind, Progress, no_progress
+from byheart.types import Kind
 
 log = logging.getLogger(__name__)
 
