@@ -16,13 +16,15 @@ from byheart.errors import (
     ConfigError,
     EncoderMismatchError,
     FormatError,
+    KnowledgeError,
     NotAKnowledgeBaseError,
     PassageError,
     VectorIndexError,
 )
 from byheart.fakes import FakeEncoder, FakeReader
+from byheart.folder import init, open_knowledge
 from byheart.interfaces import Floats
-from byheart.knowledge import KnowledgeBase, init, open_knowledge
+from byheart.knowledge import KnowledgeBase
 from byheart.reports import Progress, no_progress
 from byheart.types import Document, Question
 from world import bytes_of, check_whole, open_fake, write_records
@@ -140,7 +142,7 @@ def test_a_snapshot_is_a_knowledge_base_of_its_own(filled: KnowledgeBase, world:
         check_whole(copy)
         copy.remove("7")
     assert filled.status().documents == 0
-    with pytest.raises(AlreadyExistsError, match="new folder"):
+    with pytest.raises(AlreadyExistsError, match="another folder"):
         filled.snapshot(world / "snap")
 
 
@@ -266,7 +268,7 @@ def test_tuning_is_an_epoch_of_its_own_and_changes_the_ranking(filled: Knowledge
 
 def test_status_tells_sizes_and_versions(filled: KnowledgeBase, world: Path) -> None:
     status = filled.status()
-    assert (status.documents, status.facts, status.format_version) == (6, 0, 1)
+    assert (status.documents, status.facts, status.format_version) == (6, 0, 2)
     assert (status.encoder, status.encoder_hash) == ("fake", FakeEncoder().fingerprint)
     assert (status.index, status.reader, status.epoch) == ("sqlite", "compact", filled.epoch)
     assert status.bytes_on_disk == sum(p.stat().st_size for p in (world / "kb").iterdir())
@@ -338,7 +340,7 @@ def test_a_commit_that_fails_leaves_index_and_mirror_alike(
             lambda: kb.add_documents([Document("g", "Ghost", "Korva lighthouse ticket ghost.")]),
             lambda: kb.remove("docs"),
         ):
-            with pytest.raises(FormatError, match="disk"):
+            with pytest.raises(KnowledgeError, match="disk"):
                 fail()
             assert (_rounded(kb, "Korva lighthouse ticket"), kb.epoch) == (before, epoch)
         kb._database.connection.execute("DROP TRIGGER full")

@@ -8,7 +8,8 @@ import pytest
 from byheart.config import ReaderConfig
 from byheart.errors import ReaderError
 from byheart.interfaces import Reading
-from byheart.reader.compact import CompactReader, same_answer, verdict_probability
+from byheart.reader.compact import CompactReader, verdict_probability
+from byheart.reader.wording import same_answer
 from byheart.types import Kind, Passage, Question, passage_id
 
 pytest.importorskip("torch")

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from byheart.errors import QuestionError
 from byheart.interfaces import Reading
-from byheart.reader.windows import MAX_TOKENS, WindowBuilder, occurrences, token_spans
+from byheart.reader.windows import MAX_TOKENS, WindowBuilder, token_spans
+from byheart.reader.wording import occurrences
 from byheart.text.models import model_folder
 from byheart.text.tokenizer import load_tokenizer
 from byheart.types import Kind, Passage, Question, passage_id
@@ -73,12 +74,6 @@ def test_a_title_is_never_part_of_an_answer(builder):
     )
     places = [token for token in window.tokens if token is not None]
     assert (places[0].start, places[-1].end) == (0, len("It sails at nine."))
-
-
-def test_answers_are_found_as_whole_words_in_any_case():
-    assert occurrences("nine", "Nine ships, ninety sailors, nine.") == [(0, 4), (28, 32)]
-    assert occurrences("C++", "C++ and C") == [(0, 3)]
-    assert occurrences("  ", "anything") == []
 
 
 def test_token_spans_cover_the_answer_and_only_whole_answers(builder):

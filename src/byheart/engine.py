@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from byheart.interfaces import Encoder, Passages, Reader, Reading, Retriever
+from byheart.interfaces import Encoder, Limited, Passages, Reader, Reading, Retriever
 from byheart.types import Answer, Draft, Hit, Question, Route, Step
 
 
@@ -48,9 +48,13 @@ class Engine:
 
         Returns:
             Answers in order.
+
+        Raises:
+            QuestionError: The reader cannot take a question; the error says which.
         """
         if not questions:
             return []
+        self._check(questions)
         clock = _Clock(len(questions))
         queries = self.encoder.encode_queries([question.text for question in questions])
         clock.lap("encode")
@@ -69,6 +73,7 @@ class Engine:
         """Return what the reader answers without any passage: the closed-book baseline."""
         if not questions:
             return []
+        self._check(questions)
         clock = _Clock(len(questions))
         drafts = self.reader.read([Reading(question) for question in questions])
         clock.lap("read")
@@ -79,6 +84,10 @@ class Engine:
             _answer(question, draft, (), clock, epoch, Route.MEMORY)
             for question, draft in zip(questions, drafts, strict=True)
         ]
+
+    def _check(self, questions: Sequence[Question]) -> None:
+        if isinstance(self.reader, Limited):
+            self.reader.check(questions)
 
     def _reading(self, question: Question, hits: Sequence[Hit]) -> Reading:
         read = hits[: self.n_read]

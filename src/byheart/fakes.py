@@ -162,6 +162,9 @@ class FakeReader:
         """`fake`."""
         return "fake"
 
+    def check(self, questions: Sequence[Question]) -> None:
+        """Take every question."""
+
     def read(self, readings: Sequence[Reading]) -> list[Draft]:
         """Return one draft per reading: a sentence, word for word, or none when no word is shared.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +129,14 @@ class Reader(Protocol):
 
     def score(self, readings: Sequence[Reading], answers: Sequence[Sequence[str]]) -> list[Floats]:
         """Return natural-log probabilities of given answers. Shapes `passages answers`, closed book `1 answers`."""
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """A reader that cannot take every question."""
+
+    def check(self, questions: Sequence[Question]) -> None:
+        """Raise QuestionError for the first question that it cannot read, before anything is paid for."""
 
 
 class Passages(Protocol):

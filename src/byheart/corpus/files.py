@@ -62,11 +62,12 @@ def find(paths: Sequence[Path]) -> tuple[list[Path], list[Refusal]]:
         paths: Files and folders. Links are followed; a file reached twice is returned by the path reached first.
 
     Returns:
-        The files, and what was passed over: hidden, of an unknown kind, a second way to the same file, missing.
+        The files, and what was passed over: hidden, of an unknown kind, a second way to the same file, missing. One
+        that is named twice, or named beside its folder, counts once.
     """
     files: list[Path] = []
     refusals: list[Refusal] = []
-    seen: set[Path] = set()
+    seen: dict[Path, str] = {}
     for path in paths:
         _visit(path, files, refusals, seen)
     return sorted(files), refusals
@@ -105,16 +106,18 @@ def kind_of(path: Path) -> Kind | None:
     return SUFFIXES.get(name.suffix.lower())
 
 
-def _visit(path: Path, files: list[Path], refusals: list[Refusal], seen: set[Path]) -> None:
+def _visit(path: Path, files: list[Path], refusals: list[Refusal], seen: dict[Path, str]) -> None:
     """Add what is at and below `path`, depth first with a stack: folders may nest deeper than Python calls may."""
     stack = [path]
     while stack:
         current = stack.pop()
         reason = _reason_against(current, seen, is_named=current == path)
+        if reason is None:
+            continue
         if reason:
             refusals.append(Refusal(str(current), reason))
             continue
-        seen.add(current.resolve())
+        seen[current.resolve()] = os.path.abspath(current)
         if current.is_dir():
             try:
                 stack += _children(current)
@@ -129,14 +132,16 @@ def _children(folder: Path) -> Iterator[Path]:
     return iter(sorted(folder.iterdir(), key=lambda entry: (entry.is_symlink(), entry.name), reverse=True))
 
 
-def _reason_against(path: Path, seen: set[Path], is_named: bool) -> str:
-    """Return why a path is passed over, empty when it is not."""
+def _reason_against(path: Path, seen: dict[Path, str], is_named: bool) -> str | None:
+    """Return why a path is passed over, empty when it is not; None where it was here before under the same name."""
     if path.name.startswith(".") and not is_named:
         return "is hidden; name it outright to add it"
     try:
         place = path.resolve(strict=True)
     except (OSError, RuntimeError, ValueError):  # links in a circle: RuntimeError before Python 3.13; NUL: ValueError
         return "does not exist, or is a link that leads nowhere; check the path"
+    if seen.get(place) == os.path.abspath(path):
+        return None
     if place in seen:
         return f"is a second way to {place}, which is added already"
     if path.is_dir():

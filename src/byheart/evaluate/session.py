@@ -5,6 +5,7 @@ Owns what is kept of an answer. Scores nothing.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,12 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from byheart.errors import QuestionError
 from byheart.evaluate.bases import Base
 from byheart.evaluate.datasets import Task
 from byheart.evaluate.measures import Guess
 from byheart.evaluate.resume import Output, ResultLog
 from byheart.reports import Progress, no_progress
 from byheart.types import Answer
+
+log = logging.getLogger(__name__)
 
 BATCH = 32
 WARM_UP = 5
@@ -90,6 +94,8 @@ class Outcome:
 def ask(session: Session, system: str, tasks: Sequence[Task], *, closed_book: bool = False) -> list[Outcome]:
     """Return what a system answers; questions finished in an earlier run under the same settings are not asked again.
 
+    A question that the system cannot read counts as one that it does not answer.
+
     Args:
         session: The run.
         system: Name of the system, part of the log's name.
@@ -101,8 +107,7 @@ def ask(session: Session, system: str, tasks: Sequence[Task], *, closed_book: bo
     """
 
     def answered(batch: Sequence[Task]) -> list[Output]:
-        answers = session.base.ask_many([task.question for task in batch], closed_book=closed_book)
-        return [asdict(_outcome(answer, closed_book)) for answer in answers]
+        return [asdict(outcome) for outcome in _outcomes(session.base, batch, closed_book)]
 
     return [_read_outcome(output) for output in _finish(session, system, tasks, {}, answered)]
 
@@ -153,17 +158,27 @@ def clock(session: Session, tasks: Sequence[Task], *, closed_book: bool = False)
         closed_book: Answer without any passage.
 
     Returns:
-        One timing per task.
+        One timing per task that the system can read.
     """
     timings = []
-    for number, task in enumerate([*tasks[:WARM_UP], *tasks]):
-        start = time.perf_counter()
-        answer = session.base.ask_many([task.question], closed_book=closed_book)[0]
-        seconds = time.perf_counter() - start
-        steps = [step.seconds for step in answer.seconds if step.name == "retrieve"]
-        timings.append(Timing(seconds, sum(steps) if steps else None))
-        session.progress(number + 1, len(tasks) + min(WARM_UP, len(tasks)), "questions timed")
-    return timings[-len(tasks) :] if tasks else []
+    warm_up = tasks[:WARM_UP]
+    for number, task in enumerate([*warm_up, *tasks]):
+        timing = _timing(session.base, task, closed_book)
+        if timing is not None and number >= len(warm_up):
+            timings.append(timing)
+        session.progress(number + 1, len(tasks) + len(warm_up), "questions timed")
+    return timings
+
+
+def _timing(base: Base, task: Task, closed_book: bool) -> Timing | None:
+    start = time.perf_counter()
+    try:
+        answer = base.ask_many([task.question], closed_book=closed_book)[0]
+    except QuestionError:
+        return None
+    seconds = time.perf_counter() - start
+    steps = [step.seconds for step in answer.seconds if step.name == "retrieve"]
+    return Timing(seconds, sum(steps) if steps else None)
 
 
 def _finish(
@@ -183,6 +198,18 @@ def _finish(
             n_missing = len(missing) - start - len(batch)
             session.progress(len(tasks) - n_missing, len(tasks), f"{session.suite}: {system}")
         return [finished.done[task.id] for task in tasks]
+
+
+def _outcomes(base: Base, batch: Sequence[Task], closed_book: bool) -> list[Outcome]:
+    """Return one outcome per task; where one cannot be read, each is asked alone, so that the others lose nothing."""
+    try:
+        answers = base.ask_many([task.question for task in batch], closed_book=closed_book)
+    except QuestionError as error:
+        if len(batch) > 1:
+            return [outcome for task in batch for outcome in _outcomes(base, [task], closed_book)]
+        log.warning("question %s counts as not answered: %s", batch[0].id, error)
+        return [Outcome(None, None, (), retrievals=0, reads=0, prompt_tokens=0)]
+    return [_outcome(answer, closed_book) for answer in answers]
 
 
 def _outcome(answer: Answer, closed_book: bool) -> Outcome:

@@ -7,14 +7,12 @@ rests on. Knows no model. A citation always points into a passage that was read:
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
 from byheart.reader.prompt import DONT_KNOW, Prompt, neutralise
+from byheart.reader.wording import Span, occurrences, words
 from byheart.types import Citation, Draft, Kind, Passage, Verdict
-
-Span = tuple[int, int]
 
 _CITED = re.compile(r"\s*\[(?:passages?\s*)?(\d{1,6}(?:\s*[,;]\s*\d{1,6})*)\]", re.IGNORECASE)
 _HALF_CITED = re.compile(r"\s*\[[^\]\n]{0,40}$")
@@ -40,8 +38,6 @@ _SENTENCE = re.compile(
     r"|[\u3002\uff01\uff1f][\u300d\u300f\u201d\u2019]*|(?=\n\s*\n)|\Z)",
     re.DOTALL,
 )
-# Scripts without spaces are matched character by character.
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 
 
 def parse_output(output: str, prompt: Prompt, confidence: float | None = None, finished: bool = True) -> Draft:
@@ -179,29 +175,3 @@ def _covering(place: Span, spans: Sequence[Span]) -> Span:
 def sentences(text: str) -> list[Span]:
     """Return the sentences of a text, as places in it, without the space around them."""
     return [(m.start(), m.start() + len(m[0].rstrip())) for m in _SENTENCE.finditer(text)]
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a text, folded for comparing; characters where a script has no spaces."""
-    return [_folded(match[0]) for match in _WORD.finditer(text)]
-
-
-def occurrences(wanted: str, text: str) -> list[Span]:
-    """Return where the words of `wanted` follow one another in a text, whatever the case and punctuation.
-
-    Args:
-        wanted: Words to look for.
-        text: Where to look.
-
-    Returns:
-        Places in the text, in order; none when `wanted` has no words.
-    """
-    needle, places = words(wanted), list(_WORD.finditer(text))
-    hay = [_folded(match[0]) for match in places]
-    n = len(needle)
-    starts = [i for i in range(len(hay) - n + 1) if hay[i : i + n] == needle] if n else []
-    return [(places[i].start(), places[i + n - 1].end()) for i in starts]
-
-
-def _folded(word: str) -> str:
-    return unicodedata.normalize("NFKC", word).casefold()

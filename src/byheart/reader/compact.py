@@ -8,8 +8,7 @@ p(passage | question) a softmax over retrieval scores. Source: Lewis et al. 2020
 from __future__ import annotations
 
 import math
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -19,22 +18,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from byheart.config import ReaderConfig
-from byheart.errors import InputError, ReaderError
+from byheart.errors import InputError, QuestionError, ReaderError
 from byheart.interfaces import Floats, Reading
 from byheart.reader.prompt import check_answers, one_passage_each
-from byheart.reader.windows import Window, WindowBuilder, occurrences, token_spans
+from byheart.reader.windows import AnswerKind, Window, WindowBuilder, token_spans
+from byheart.reader.wording import answer_key, occurrences
 from byheart.text.models import fingerprint, model_folder
 from byheart.text.tokenizer import load_tokenizer
-from byheart.types import Citation, Draft, Kind, Verdict
+from byheart.types import Citation, Draft, Kind, Question, Verdict
 
 if TYPE_CHECKING:
     from byheart.reader.compact_model import CompactModel
 
 BASE = "all-MiniLM-L6-v2"
-SPAN, YES, NO, NONE = range(4)  # columns of the kind head, as in AnswerKind
 SPANS_PER_WINDOW = 10
 LEAST_LOG_PROBABILITY = -20.0
 BATCH = 16
+PADDING = 1.25  # the longest window of a batch is at most so many times as long as the shortest
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,9 @@ class Scored:
     start: Floats
     end: Floats
     kind: Floats
+
+
+_Row = tuple[int, int, int, Window]  # length, reading, window within the reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class CompactReader:
 
     @cached_property
     def _loaded(self) -> tuple[CompactModel, Calibration]:
-        from byheart.reader.compact_model import CompactModel, load_weights
+        from byheart.reader.compact_model import CompactModel, has_bf16, load_weights
 
         model = CompactModel(self.base, self.device)
         notes = load_weights(self.weights, model)
@@ -123,7 +126,26 @@ class CompactReader:
             )
         held = notes.get("calibration")
         calibration = Calibration(**held) if isinstance(held, dict) else Calibration()
-        return model.eval(), calibration
+        precision = self.config.precision
+        is_half = precision == "bf16" or (precision == "auto" and has_bf16(self.device))
+        return (model.halve() if is_half else model).eval(), calibration
+
+    def check(self, questions: Sequence[Question]) -> None:
+        """Raise an error that names the first question which is too long for the network.
+
+        Args:
+            questions: Questions and claims that are asked together.
+
+        Raises:
+            QuestionError: A question is too long; where there are several, the error says which.
+        """
+        for position, question in enumerate(questions, start=1):
+            try:
+                self.builder.question_ids(question)
+            except QuestionError as error:
+                if len(questions) == 1:
+                    raise
+                raise QuestionError(f"question {position} of {len(questions)}: {error}") from error
 
     def read(self, readings: Sequence[Reading]) -> list[Draft]:
         """Return one draft per reading.
@@ -183,11 +205,11 @@ class CompactReader:
             for place in _best_spans(scored, self.config.max_answer_tokens):
                 passage, start, end, probability = place
                 text = reading.passages[passage].text[start:end]
-                found.setdefault(_alike(text), []).append((passage, start, end, prior * probability))
+                found.setdefault(answer_key(text), []).append((passage, start, end, prior * probability))
         spans = [_merge(reading, places) for places in found.values()]
         polar = [
             Candidate(text, float(sum(p * math.exp(s.kind[kind]) for p, s in zip(priors, windows, strict=True))), ())
-            for text, kind in (("yes", YES), ("no", NO))
+            for text, kind in (("yes", AnswerKind.YES), ("no", AnswerKind.NO))
         ]
         return sorted([*spans, *polar], key=lambda c: -c.probability)
 
@@ -200,8 +222,7 @@ class CompactReader:
         flat = [(len(w.ids), i, j, w) for i, windows in enumerate(built) for j, w in enumerate(windows)]
         flat.sort(key=lambda item: item[:3])
         scored: dict[tuple[int, int], Scored] = {}
-        for first in range(0, len(flat), BATCH):
-            batch = flat[first : first + BATCH]
+        for batch in _of_like_length(flat):
             with torch.inference_mode():
                 logits = model([item[3] for item in batch])
             start, end, kind = (t.cpu().numpy() for t in (logits.start, logits.end, logits.kind))
@@ -255,8 +276,20 @@ def verdict_probability(windows: Sequence[Scored]) -> float:
     """
     # Later windows hold lower-ranked passages, so each weighs half of the one before.
     weights = np.array([0.5**i for i in range(len(windows))])
-    odds = np.array([float(s.kind[YES] - s.kind[NO]) for s in windows])
+    odds = np.array([float(s.kind[AnswerKind.YES] - s.kind[AnswerKind.NO]) for s in windows])
     return float(1 / (1 + math.exp(-float((weights * odds).sum() / weights.sum()))))
+
+
+def _of_like_length(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
+    """Yield rows in batches with little padding; they come shortest first."""
+    batch: list[_Row] = []
+    for row in rows:
+        if batch and (len(batch) == BATCH or row[0] > PADDING * batch[0][0]):
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
 
 
 def _priors(reading: Reading, windows: Sequence[Scored], sharpness: float) -> Floats:
@@ -281,7 +314,7 @@ def _best_spans(scored: Scored, max_tokens: int) -> list[tuple[int, int, int, fl
     for first, last in zip(*np.unravel_index(best, joint.shape), strict=True):
         begin, finish = scored.window.tokens[first], scored.window.tokens[last]
         if begin is not None and finish is not None and begin.passage == finish.passage:
-            probability = math.exp(float(joint[first, last] + scored.kind[SPAN]))
+            probability = math.exp(float(joint[first, last] + scored.kind[AnswerKind.SPAN]))
             spans.append((begin.passage, begin.start, finish.end, probability))
     return spans
 
@@ -328,29 +361,18 @@ def _log_probabilities(reading: Reading, windows: Sequence[Scored], answers: Seq
 
 def _log_probability(reading: Reading, scored: Scored, answer: str) -> float:
     if reading.question.kind is Kind.CLAIM:
-        odds = float(scored.kind[YES] - scored.kind[NO])
+        odds = float(scored.kind[AnswerKind.YES] - scored.kind[AnswerKind.NO])
         return -math.log1p(math.exp(-odds if answer == Verdict.SUPPORTS else odds))
     if answer.strip().lower() in {"yes", "no"}:
-        return float(scored.kind[YES if answer.strip().lower() == "yes" else NO])
+        return float(scored.kind[AnswerKind.YES if answer.strip().lower() == "yes" else AnswerKind.NO])
     text = reading.passages[0].text if reading.passages else ""
     found = token_spans(scored.window, 0, occurrences(answer, text))
     if not found:
         return LEAST_LOG_PROBABILITY
     terms = [float(scored.start[first] + scored.end[last]) for first, last in found]
-    return float(scored.kind[SPAN]) + float(np.logaddexp.reduce(terms))
+    return float(scored.kind[AnswerKind.SPAN]) + float(np.logaddexp.reduce(terms))
 
 
 def _platt(probability: float, slope: float, offset: float) -> float:
     clipped = min(max(probability, 1e-6), 1 - 1e-6)
     return 1 / (1 + math.exp(-(slope * math.log(clipped / (1 - clipped)) + offset)))
-
-
-def same_answer(text: str, other: str) -> bool:
-    """Return whether two answers differ by case, articles and outer punctuation at most."""
-    return _alike(text) == _alike(other)
-
-
-def _alike(text: str) -> str:
-    """Return a key under which answers that differ by case, articles or punctuation at the ends are one."""
-    words = unicodedata.normalize("NFKC", text).casefold().strip(" .,;:!?\"'()[]").split()
-    return " ".join(words[1:] if len(words) > 1 and words[0] in {"the", "a", "an"} else words)

@@ -7,9 +7,9 @@ Source: Devlin et al. 2019, BERT, section 4.2 (span head); Kwiatkowski et al. 20
 
 from __future__ import annotations
 
-import enum
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,20 +20,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from byheart.errors import ReaderError
-from byheart.reader.windows import Window
+from byheart.reader.windows import AnswerKind, Window
 from byheart.text.encoder import load_transformer, pad
 
 FORMAT = 1
 BLOCKED = -1e4
-
-
-class AnswerKind(enum.IntEnum):
-    """What kind of answer a window gives; its columns in the kind head."""
-
-    SPAN = 0
-    YES = 1
-    NO = 2
-    NONE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +58,21 @@ class CompactModel(nn.Module):
         width = int(self.encoder.config.hidden_size)
         self.span_head = nn.Linear(width, 2).to(device)
         self.kind_head = nn.Linear(width, len(AnswerKind)).to(device)
+        self.is_half = False
         for parameter in self.encoder.embeddings.parameters():
             parameter.requires_grad_(False)
+
+    def halve(self) -> CompactModel:
+        """Have the layers multiply in bf16 from now on, for inference; sums, norms and the heads stay fp32.
+
+        Returns:
+            The model itself.
+        """
+        for layer in self.encoder.encoder.modules():
+            if isinstance(layer, nn.Linear):
+                layer.to(torch.bfloat16)  # once, not in every pass
+        self.is_half = True
+        return self
 
     def forward(self, windows: Sequence[Window]) -> Logits:
         """Return the log-probabilities of starts, ends and kinds.
@@ -85,11 +89,21 @@ class CompactModel(nn.Module):
         for row, window in enumerate(windows):
             open_to_spans[row, : len(window.tokens)] = torch.tensor([token is not None for token in window.tokens])
         inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
-        states = self.encoder(**{k: v.to(self.device) for k, v in inputs.items()}).last_hidden_state
+        half = torch.autocast(torch.device(self.device).type, torch.bfloat16) if self.is_half else nullcontext()
+        with half:
+            states = self.encoder(**{k: v.to(self.device) for k, v in inputs.items()}).last_hidden_state
         spans = self.span_head(states).float().masked_fill(~open_to_spans[:, :, None].to(self.device), BLOCKED)
         kind = self.kind_head(states[:, 0]).float()
         start, end = torch.log_softmax(spans, dim=1).unbind(-1)
         return Logits(start, end, torch.log_softmax(kind, dim=-1))
+
+
+def has_bf16(device: str) -> bool:
+    """Return whether a device multiplies in bf16 by itself, so that it is faster and not slower than fp32."""
+    if torch.device(device).type == "cuda":
+        return bool(torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False))
+    asked = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # private, and not in every release
+    return torch.device(device).type == "cpu" and any(getattr(torch.cpu, name, lambda: False)() for name in asked)
 
 
 def span_log_likelihood(logits: Logits, row: int, spans: Sequence[tuple[int, int]]) -> Tensor:

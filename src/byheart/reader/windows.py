@@ -1,4 +1,4 @@
-"""What the compact reader's network sees: a question beside a stretch of one or more passages.
+"""What the compact reader's network sees, a question beside a stretch of one or more passages, and the kinds it tells.
 
 Owns how token ids are laid out and how a token finds back to a character of a passage. Cuts no text: a passage longer
 than a window continues in the next one. Of a heading path it shows at most a quarter of a window. Knows no network.
@@ -6,14 +6,14 @@ than a window continues in the next one. Of a heading path it shows at most a qu
 
 from __future__ import annotations
 
-import re
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from byheart.errors import ConfigError, QuestionError
 from byheart.interfaces import Reading
-from byheart.types import Kind, Passage
+from byheart.types import Kind, Passage, Question
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 MAX_TOKENS = 384
 MAX_QUESTION_TOKENS = 256
 OVERLAP_TOKENS = 32
+
+
+class AnswerKind(enum.IntEnum):
+    """What kind of answer a window gives; its columns in the network's kind head."""
+
+    SPAN = 0
+    YES = 1
+    NO = 2
+    NONE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +90,7 @@ class WindowBuilder:
         Raises:
             QuestionError: The question is longer than a window allows.
         """
-        question = self.tokenizer.encode(reading.question.text, add_special_tokens=False).ids
-        if len(question) > MAX_QUESTION_TOKENS:
-            raise QuestionError(
-                f"the question has {len(question)} tokens, the compact reader reads {MAX_QUESTION_TOKENS}; "
-                "shorten it, or set reader.name to causal-lm or openai"
-            )
+        question = self.question_ids(reading.question)
         pieces = [
             piece
             for position, passage in enumerate(reading.passages)
@@ -95,6 +99,26 @@ class WindowBuilder:
         together = reading.question.kind is Kind.CLAIM
         groups = _pack(pieces, MAX_TOKENS - len(question) - 3) if together else [[piece] for piece in pieces]
         return [self._window(question, group) for group in groups or [[]]]
+
+    def question_ids(self, question: Question) -> list[int]:
+        """Return a question's token ids.
+
+        Args:
+            question: A question or claim.
+
+        Returns:
+            Ids without special tokens.
+
+        Raises:
+            QuestionError: The question is longer than a window allows.
+        """
+        ids: list[int] = self.tokenizer.encode(question.text, add_special_tokens=False).ids
+        if len(ids) > MAX_QUESTION_TOKENS:
+            raise QuestionError(
+                f'the question "{question.text[:40]}…" has {len(ids)} tokens, the compact reader reads '
+                f"{MAX_QUESTION_TOKENS}; shorten it, or set reader.name to causal-lm or openai"
+            )
+        return ids
 
     def _pieces(self, position: int, passage: Passage, room: int) -> list[_Piece]:
         """Return a passage's tokens in stretches of at most `room`, each led by the heading path."""
@@ -149,15 +173,6 @@ def _pack(pieces: Sequence[_Piece], room: int) -> list[list[_Piece]]:
         groups[-1].append(piece)
         used += size
     return groups
-
-
-def occurrences(answer: str, text: str) -> list[tuple[int, int]]:
-    """Return where an answer stands in a text as whole words, ignoring case: character starts and ends."""
-    stripped = answer.strip()
-    if not stripped:
-        return []
-    pattern = rf"(?<!\w){re.escape(stripped)}(?!\w)"
-    return [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
 
 
 def token_spans(window: Window, passage: int, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from byheart.text.scripts import UNSPACED, marks
 from byheart.types import Passage
 
 ANALYZER_VERSION = 1
@@ -35,11 +36,6 @@ _CYRILLIC_LETTER = re.compile("[\u0438\u0443]\u0306|\u0456\u0308")  # short i an
 _ARABIC_AND = re.compile("^[\u0648\u0641](?=\u0627\u0644.{3})")  # "and" written onto the article
 _HYPHENS = "\u2010\u2011-"
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
-_RUNS = (
-    "\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
-    "\u1100-\u11ff\u3005-\u3007\u3031-\u3035\u303b\u3040-\u30ff\u3105-\u312f\u3130-\u318f\u31a0-\u31bf\u31f0-\u31ff"
-    "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff"
-)
 
 
 def analyze(text: str) -> list[str]:
@@ -72,8 +68,9 @@ def analyze_passage(passage: Passage) -> list[str]:
 @functools.cache
 def _splitter() -> re.Pattern[str]:
     """Return the splitter for any text, compiled at the first use."""
-    marks = _marks()
-    return _compile(rf"[^\W\d_{_RUNS}]", rf"(?:[^\W_{_RUNS}]|[{marks}])++", rf"[{_RUNS}][{_RUNS}{marks}]*+")
+    return _compile(
+        rf"[^\W\d_{UNSPACED}]", rf"(?:[^\W_{UNSPACED}]|[{marks()}])++", rf"[{UNSPACED}][{UNSPACED}{marks()}]*+"
+    )
 
 
 @functools.cache
@@ -90,17 +87,6 @@ def _compile(letter: str, word: str, run: str) -> re.Pattern[str]:
         rf"|(?P<run>{run})"
         rf"|(?P<word>{word}(?:[{_HYPHENS}]{word})*+)"
     )
-
-
-def _marks() -> str:
-    """Return the combining marks as ranges for a character class: vowel signs belong to their word."""
-    ranges: list[list[int]] = []
-    for code in (c for c in range(0x300, 0x1F000) if unicodedata.category(chr(c))[0] == "M"):
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    return "".join(f"{chr(low)}-{chr(high)}" for low, high in ranges)
 
 
 def _terms(match: re.Match[str]) -> Sequence[str]:

@@ -14,7 +14,9 @@ from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
-from byheart.errors import BusyError, FormatError, KnowledgeError, NotAKnowledgeBaseError
+from byheart.errors import BusyError, FormatError, NotAKnowledgeBaseError
+from byheart.store.connection import connect, stamp
+from byheart.store.failures import busy, damaged, is_not_writable, translated
 
 FILE = "knowledge.sqlite"
 APPLICATION_ID = 0x62796872  # "byhr"
@@ -26,19 +28,13 @@ MIGRATIONS = tuple(
     )
 )
 FORMAT_VERSION = len(MIGRATIONS)
-_NOT_WRITABLE = frozenset(
-    {
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_PERM,
-    }
-)
 
 
 class Database:
-    """A connection to a knowledge base's database; threads take turns."""
+    """A connection to a knowledge base's database; threads take turns.
+
+    On a medium that cannot be written, such as a read-only mount, it reads the file as it lies there.
+    """
 
     def __init__(self, path: Path, *, wait_seconds: float = 10.0) -> None:
         """Open an existing database and bring it up to date.
@@ -57,18 +53,20 @@ class Database:
         self.path = path
         self.wait_seconds = wait_seconds
         self._lock = threading.RLock()
-        self.connection = _connect(path, wait_seconds)
+        self.connection, self._resting = connect(path, wait_seconds)
         try:
             _check(self.connection, path)
+            if self._resting is None:
+                self.connection.execute("PRAGMA journal_mode = WAL").fetchone()
             self._migrate()
         except sqlite3.DatabaseError as error:
             self.connection.close()
-            raise _translated(error, path, wait_seconds) from error
+            raise translated(error, path, wait_seconds) from error
         except (FormatError, UnicodeDecodeError) as error:  # SQLite quotes damaged bytes in its message
             self.connection.close()
             if isinstance(error, FormatError):
                 raise
-            raise _damaged(path, error) from error
+            raise damaged(path, error) from error
 
     @property
     def epoch(self) -> int:
@@ -77,7 +75,7 @@ class Database:
             try:
                 row = self.connection.execute("SELECT epoch FROM state").fetchone()
             except sqlite3.DatabaseError as error:
-                raise _translated(error, self.path, self.wait_seconds) from error
+                raise translated(error, self.path, self.wait_seconds) from error
         if row is None:
             raise FormatError(f"{self.path} was never finished; delete its folder and run byheart init again")
         return int(row[0])
@@ -122,7 +120,7 @@ class Database:
             try:
                 self.connection.execute("BEGIN IMMEDIATE")
             except sqlite3.DatabaseError as error:
-                raise _translated(error, self.path, self.wait_seconds) from error
+                raise translated(error, self.path, self.wait_seconds) from error
             try:
                 yield self.connection
                 self.connection.execute("UPDATE state SET epoch = epoch + 1")
@@ -131,7 +129,7 @@ class Database:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 if isinstance(error, sqlite3.DatabaseError):
-                    raise _translated(error, self.path, self.wait_seconds) from error
+                    raise translated(error, self.path, self.wait_seconds) from error
                 raise
             self._checkpoint()
 
@@ -144,21 +142,47 @@ class Database:
 
         Raises:
             FormatError: The file is damaged.
+            BusyError: The file was opened for reading only, and somebody else has changed it.
         """
         with self._lock:
+            if self._resting is not None and self._resting != stamp(self.path):
+                raise BusyError(f"{self.path} has changed since it was opened for reading only; open it again")
             try:
                 outermost = not self.connection.in_transaction
             except sqlite3.ProgrammingError as error:
-                raise _translated(error, self.path, self.wait_seconds) from error
+                raise translated(error, self.path, self.wait_seconds) from error
             try:
                 if outermost:
                     self.connection.execute("BEGIN")
                 yield self.connection
             except sqlite3.DatabaseError as error:
-                raise _translated(error, self.path, self.wait_seconds) from error
+                raise translated(error, self.path, self.wait_seconds) from error
             finally:
                 if outermost and self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
+
+    @contextmanager
+    def aside(self) -> Iterator[sqlite3.Connection]:
+        """Open a write transaction for what changes no answer: it makes no epoch, and waits for nobody.
+
+        Yields:
+            The connection.
+
+        Raises:
+            BusyError: Another process is writing.
+        """
+        with self._lock:
+            self.connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                self.connection.execute("BEGIN IMMEDIATE")
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except sqlite3.DatabaseError as error:
+                raise translated(error, self.path, 0.0) from error
+            finally:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                self.connection.execute(f"PRAGMA busy_timeout = {round(1000 * self.wait_seconds)}")
 
     def owe_scrub(self) -> None:
         """Note inside the write transaction that text was deleted, so that `scrub` is due even after a kill."""
@@ -185,10 +209,10 @@ class Database:
                     return self._checkpoint()
                 return False
             except sqlite3.DatabaseError as error:
-                translated = _translated(error, self.path, self.wait_seconds)
-                if isinstance(translated, BusyError):
+                seen = translated(error, self.path, self.wait_seconds)
+                if isinstance(seen, BusyError):
                     return False
-                raise translated from error
+                raise seen from error
 
     def copy_to(self, path: Path) -> None:
         """Write a whole copy of the current epoch to a new file, while others go on reading and writing.
@@ -201,14 +225,14 @@ class Database:
             FormatError: This database is damaged.
         """
         partial = path.with_suffix(".partial")
-        partial.unlink(missing_ok=True)
+        partial.write_bytes(b"")
         target = sqlite3.connect(partial)
         try:
             with self._lock:  # what another thread has not committed yet is no part of the epoch
                 self.connection.backup(target)
         except sqlite3.DatabaseError as error:
             partial.unlink(missing_ok=True)
-            raise _translated(error, path if _is_not_writable(error) else self.path, self.wait_seconds) from error
+            raise translated(error, path if is_not_writable(error) else self.path, self.wait_seconds) from error
         finally:
             target.close()
         partial.replace(path)
@@ -235,7 +259,7 @@ class Database:
                 source.execute("UPDATE state SET epoch = max(epoch, ?) + 1", (self.epoch,))
                 source.backup(self.connection, progress=self._within(time.monotonic() + self.wait_seconds), sleep=0.05)
             except sqlite3.DatabaseError as error:
-                raise _translated(error, self.path, self.wait_seconds) from error
+                raise translated(error, self.path, self.wait_seconds) from error
             finally:
                 source.close()
                 incoming.unlink(missing_ok=True)
@@ -247,7 +271,7 @@ class Database:
 
         def watch(status: int, _remaining: int, _total: int) -> None:
             if status in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} and time.monotonic() > deadline:
-                raise _busy(self.path, self.wait_seconds)
+                raise busy(self.path, self.wait_seconds)
 
         return watch
 
@@ -287,7 +311,7 @@ def create(path: Path, encoder: str, encoder_fingerprint: str, analyzer_version:
         width: Length of a vector.
     """
     partial = path.with_suffix(".partial")
-    partial.unlink(missing_ok=True)
+    partial.write_bytes(b"")  # never absent: it tells settings that lie beside it for ours
     connection = sqlite3.connect(partial, isolation_level=None)
     try:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -316,13 +340,6 @@ def apply_migration(connection: sqlite3.Connection, version: int) -> None:
     connection.execute(f"PRAGMA user_version = {version + 1}")
 
 
-def _connect(path: Path, wait_seconds: float) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False)
-    # First of all: every statement below may already have to wait for another process.
-    connection.execute(f"PRAGMA busy_timeout = {int(wait_seconds * 1000)}")
-    return connection
-
-
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     if application_id != APPLICATION_ID:
@@ -334,7 +351,6 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has format version {_version(connection)}, this byheart reads up to {FORMAT_VERSION}; "
             "upgrade byheart"
         )
-    connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON").fetchone()
     connection.execute("PRAGMA synchronous = FULL")
@@ -354,33 +370,6 @@ def _check_whole(source: sqlite3.Connection, ours: sqlite3.Connection, path: Pat
 
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _busy(path: Path, wait_seconds: float) -> BusyError:
-    return BusyError(f"another process writes to {path.parent} (waited {wait_seconds:g} s); try again when it is done")
-
-
-def _translated(error: sqlite3.DatabaseError, path: Path, wait_seconds: float) -> Exception:
-    """Return the error a user should see for SQLite's."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return _busy(path, wait_seconds)
-    if _is_not_writable(error):
-        return BusyError(f"{path} cannot be written ({error}); free space or rights, then run the command again")
-    if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
-        return KnowledgeError(f"{path.parent} was closed; open it again")
-    if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
-        return error  # our own mistake
-    # Whatever else SQLite says of statements that are tested, the file gave cause for it: a table that is gone, too.
-    return _damaged(path, error)
-
-
-def _damaged(path: Path, error: Exception) -> FormatError:
-    return FormatError(f"{path} is damaged ({error}); put a snapshot's folder in the place of {path.parent}")
-
-
-def _is_not_writable(error: sqlite3.DatabaseError) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _NOT_WRITABLE
 
 
 def folder_bytes(folder: Path) -> int:

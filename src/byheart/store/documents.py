@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -84,13 +85,27 @@ class Documents:
 
     def matching(self, name: str) -> list[str]:
         """Return the pages that a name means: the page itself, all of a file, or all below a folder; ascending."""
-        prefix = name.rstrip("/") + "/"
-        rows = self.connection.execute(
-            "SELECT page FROM documents "
-            "WHERE page = ?1 OR origin = ?1 OR substr(origin, 1, length(?2)) = ?2 ORDER BY page",
-            (name, prefix),
-        )
-        return [row[0] for row in rows]
+        query = "SELECT page FROM documents WHERE {page} = ?1 OR {origin} = ?1 OR {below} ORDER BY page"
+        return self._named(query, name)
+
+    def matching_origins(self, name: str) -> list[str]:
+        """Return the files that a name means: the file itself, or all below a folder; ascending."""
+        return self._named("SELECT origin FROM origins WHERE {origin} = ?1 OR {below} ORDER BY origin", name)
+
+    def _named(self, query: str, name: str) -> list[str]:
+        """Return what has this name, letter by letter; if nothing has, what has it in another Unicode form.
+
+        File systems and keyboards differ in how they write an accent: as one character or as two.
+        """
+        self.connection.create_function("nfc", 1, _nfc, deterministic=True)
+        for sought, form in ((name, "{}"), (_nfc(name), "nfc({})")):
+            page, origin = form.format("page"), form.format("origin")
+            below = f"substr({origin}, 1, length(?2)) = ?2"
+            values = (sought, sought.rstrip("/") + "/")
+            rows = self.connection.execute(query.format(page=page, origin=origin, below=below), values).fetchall()
+            if rows:
+                return [row[0] for row in rows]
+        return []
 
     def passages(self, passage_ids: Sequence[str]) -> list[Passage]:
         """Return passages by id, in the order asked for.
@@ -117,6 +132,17 @@ class Documents:
                 )
         return [found[asked] for asked in passage_ids]
 
+    def text_of(self, name: str) -> tuple[str, str, list[Passage]] | None:
+        """Return page, text and passages of the document that a page or a passage id names; None if there is none."""
+        if SURROGATES.search(name):
+            return None
+        query = "SELECT page, text FROM documents WHERE page = ? OR page = (SELECT page FROM passages WHERE id = ?)"
+        row = self.connection.execute(query, (_nfc(name), _nfc(name))).fetchone()
+        if row is None:
+            return None
+        ids = self.connection.execute("SELECT id FROM passages WHERE page = ? ORDER BY number", (row[0],))
+        return row[0], row[1], self.passages([found for (found,) in ids])
+
     def passage_ids(self) -> list[str]:
         """Return the ids of all passages, ascending."""
         return [row[0] for row in self.connection.execute("SELECT id FROM passages ORDER BY id")]
@@ -136,6 +162,10 @@ class Documents:
         for first in range(0, len(values), VARIABLES):
             some = values[first : first + VARIABLES]
             yield from self.connection.execute(f"{query} ({','.join('?' * len(some))})", list(some))
+
+
+def _nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 def _passage(

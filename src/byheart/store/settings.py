@@ -10,10 +10,12 @@ from pathlib import Path
 
 from byheart import config as settings
 from byheart.config import Config
-from byheart.errors import ConfigError
+from byheart.errors import AlreadyExistsError, ConfigError
 from byheart.store.database import FILE
 
 CONFIG_FILE = "config.toml"
+WEIGHTS_FOLDER = "weights"
+PARTIAL = FILE.replace(".sqlite", ".partial")  # what a database is called until it is whole
 
 
 def read_config(folder: Path) -> Config:
@@ -39,10 +41,35 @@ def read_config(folder: Path) -> Config:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def is_free(folder: Path) -> bool:
-    """Return whether a knowledge base can go there: nothing is, or what a killed init or snapshot has left."""
-    left = (CONFIG_FILE, FILE.replace(".sqlite", ".partial"))
-    return not folder.exists() or (folder.is_dir() and all(p.name.startswith(left) for p in folder.iterdir()))
+def claim(folder: Path, config: Config) -> None:
+    """Take a folder for a new knowledge base, and write its settings there.
+
+    Args:
+        folder: Folder to create; it may exist if it is empty, or holds what a killed init or snapshot has left.
+        config: The settings.
+
+    Raises:
+        AlreadyExistsError: The folder holds a knowledge base, or anything else.
+    """
+    if (folder / FILE).exists():
+        raise AlreadyExistsError(f"{folder} holds a knowledge base already; open it, or pass another folder")
+    foreign = _foreign(folder)
+    if foreign:
+        raise AlreadyExistsError(f"{folder} is not empty, it holds other files ({foreign}); pass a new or empty folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / PARTIAL).touch()  # before the settings: settings that stand alone are somebody else's
+    write_config(folder, config)
+
+
+def _foreign(folder: Path) -> str:
+    """Return the name of something that no killed init or snapshot of ours has left; empty if there is none."""
+    if not folder.exists():
+        return ""
+    if not folder.is_dir():
+        return folder.name
+    names = sorted(path.name for path in folder.iterdir())
+    ours = {CONFIG_FILE, f"{CONFIG_FILE}.partial", WEIGHTS_FOLDER} if PARTIAL in names else set()
+    return next((name for name in names if name not in ours and not name.startswith(PARTIAL)), "")
 
 
 def write_config(folder: Path, config: Config) -> None:

@@ -10,8 +10,9 @@ import logging
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,8 +20,8 @@ import torch
 from byheart.config import EncoderConfig
 from byheart.errors import EvaluationError
 from byheart.interfaces import Reading
-from byheart.reader.compact_model import AnswerKind, CompactModel, Logits, save_weights, span_log_likelihood
-from byheart.reader.windows import Window, WindowBuilder, token_spans
+from byheart.reader.compact_model import CompactModel, Logits, save_weights, span_log_likelihood
+from byheart.reader.windows import AnswerKind, Window, WindowBuilder, token_spans
 from byheart.reports import Progress, no_progress
 from byheart.text.encoder import SentenceEncoder
 from byheart.train.checkpoint import VectorCache, load_state, save_state
@@ -123,40 +124,74 @@ def fit(data: Path, work: Path, settings: ReaderTraining, progress: Progress = n
     optimizer = _optimizer(model, settings)
     done = _resume(work / "state.pt", settings, model, optimizer)
 
-    batches = [b for epoch in range(settings.epochs) for b in _epoch_batches(data, cache, builder, settings, epoch)]
-    rates = _cycle(len(batches), settings.learning_rate, settings.warmup)
-    claims = _batches(claim_examples(data, cache, settings.seed), builder, settings, settings.seed)
-    n_main = len(batches)
-    batches += claims
-    rates += _cycle(len(claims), settings.claim_learning_rate, settings.warmup)
-    started = time.perf_counter()
+    passes = _passes(data, cache, builder, settings)
+    counts = [len(lay_out_batches()) for lay_out_batches in passes]
+    *main, last = counts
+    rates = _cycle(sum(main), settings.learning_rate, settings.warmup)
+    rates += _cycle(last, settings.claim_learning_rate, settings.warmup)
+    run = _Run(work, settings, model, optimizer, rates, progress, time.perf_counter())
     model.train()
-    for step in range(done, len(batches)):
-        # Dropout depends on the step alone, so that a run that was stopped goes on as if it had not been.
-        torch.manual_seed(settings.seed + step)
-        if step == n_main:
-            save_state(work / "before_claims.pt", _trained(model))
-        _set_rate(optimizer, rates[step])
-        losses = _step(model, optimizer, batches[step], settings)
-        if step % 20 == 0:
-            _write_log(work / "log.jsonl", step, len(batches), time.perf_counter() - started, losses)
-        if (step + 1) % settings.checkpoint_steps == 0 or step + 1 == len(batches):
-            save_state(work / "state.pt", _state(step + 1, settings, model, optimizer))
-        progress(step + 1, len(batches), "steps")
+    first = 0
+    for number, lay_out_batches in enumerate(passes):
+        if done < first + counts[number]:
+            if number == len(main) and done <= first:
+                save_state(work / "before_claims.pt", _trained(model))
+            run.steps(lay_out_batches(), first, done)
+        first += counts[number]
     _go_back(model, load_state(work / "before_claims.pt"), settings.claim_share)
     return model
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What stays the same from the first step to the last."""
+
+    work: Path
+    settings: ReaderTraining
+    model: CompactModel
+    optimizer: torch.optim.Optimizer
+    rates: Sequence[float]
+    progress: Progress
+    started: float
+
+    def steps(self, batches: Sequence[Sequence[Row]], first: int, done: int) -> None:
+        """Take the steps of one pass, which begins with step `first`, except those that are done."""
+        n_steps = len(self.rates)
+        for step in range(max(first, done), first + len(batches)):
+            # Dropout depends on the step alone, so that a run that was stopped goes on as if it had not been.
+            torch.manual_seed(self.settings.seed + step)
+            _set_rate(self.optimizer, self.rates[step])
+            losses = _step(self.model, self.optimizer, batches[step - first], self.settings)
+            if step % 20 == 0:
+                _write_log(self.work / "log.jsonl", step, n_steps, time.perf_counter() - self.started, losses)
+            if (step + 1) % self.settings.checkpoint_steps == 0 or step + 1 == n_steps:
+                save_state(self.work / "state.pt", _state(step + 1, self.settings, self.model, self.optimizer))
+            self.progress(step + 1, n_steps, "steps")
+
+
+_Batches = list[list[Row]]
+
+
+def _passes(
+    data: Path, cache: VectorCache, builder: WindowBuilder, settings: ReaderTraining
+) -> list[Callable[[], _Batches]]:
+    """Return what lays out each pass, the last stage's at the end; one pass at a time fits into memory, all do not."""
+    main = [partial(_epoch_batches, data, cache, builder, settings, epoch) for epoch in range(settings.epochs)]
+    return [*main, partial(_claim_batches, data, cache, builder, settings)]
+
+
+def _claim_batches(data: Path, cache: VectorCache, builder: WindowBuilder, settings: ReaderTraining) -> _Batches:
+    return _batches(claim_examples(data, cache, settings.seed), builder, settings, settings.seed)
+
+
 def _epoch_batches(
     data: Path, cache: VectorCache, builder: WindowBuilder, settings: ReaderTraining, epoch: int
-) -> list[list[Row]]:
+) -> _Batches:
     seed = settings.seed + 1000 * epoch
     return _batches(reader_examples(data, cache, seed, epoch), builder, settings, seed)
 
 
-def _batches(
-    examples: Sequence[Example], builder: WindowBuilder, settings: ReaderTraining, seed: int
-) -> list[list[Row]]:
+def _batches(examples: Sequence[Example], builder: WindowBuilder, settings: ReaderTraining, seed: int) -> _Batches:
     """Return one pass's batches: rows of like length together, batches in random order, held-out questions left out."""
     rows = [row for e in examples if not is_held_out(e.question.text) for row in lay_out(builder, e)]
     rng = random.Random(seed)

@@ -20,7 +20,8 @@ from safetensors.numpy import load_file, save_file
 from byheart.config import ReaderConfig
 from byheart.interfaces import Reading
 from byheart.knowledge import KnowledgeBase
-from byheart.reader.compact import Calibration, CompactReader, Scored, same_answer, verdict_probability
+from byheart.reader.compact import Calibration, CompactReader, Scored, verdict_probability
+from byheart.reader.wording import same_answer
 from byheart.types import Question, Verdict
 
 log = logging.getLogger(__name__)

@@ -28,8 +28,8 @@ from byheart.corpus.datasets import (
 )
 from byheart.corpus.splits import is_nq_training
 from byheart.interfaces import Floats
-from byheart.reader.compact_model import AnswerKind
-from byheart.reader.windows import occurrences
+from byheart.reader.windows import AnswerKind
+from byheart.reader.wording import occurrences
 from byheart.types import Kind, Passage, Question, Verdict, passage_id
 
 Embed = Callable[[str, Sequence[str]], Floats]

@@ -49,9 +49,11 @@ CREATE TABLE fact_uses (
 CREATE TABLE slots (
     number INTEGER PRIMARY KEY,
     fact INTEGER NOT NULL REFERENCES facts (number) ON DELETE CASCADE,
+    position INTEGER NOT NULL,                 -- of its question in fact_questions
     key BLOB NOT NULL,                         -- float16, width of the kernel's keys
     value BLOB NOT NULL,                       -- int8 codes of question and answer tokens, with their scales
     n_question INTEGER NOT NULL,               -- tokens of the value that stand for the question and the meaning of the answer
-    n_answer INTEGER NOT NULL                  -- tokens that spell the answer
+    n_answer INTEGER NOT NULL,                 -- tokens that spell the answer
+    stamp INTEGER NOT NULL                     -- random number of the write that made it
 ) STRICT;
 CREATE INDEX slots_by_fact ON slots (fact);
