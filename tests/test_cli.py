@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from byheart import cli, knowledge
+from byheart import cli, folder, knowledge, readers
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.reader.compact import shipped_weights
 from world import write_records
@@ -52,8 +52,9 @@ def run(capsys: pytest.CaptureFixture[str], world: Path, monkeypatch: pytest.Mon
 @pytest.fixture
 def fake(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command line over the fakes: no torch."""
-    monkeypatch.setattr(knowledge, "SentenceEncoder", lambda config: FakeEncoder())
-    monkeypatch.setattr(knowledge, "CompactReader", lambda config, device: FakeReader())
+    for module in (knowledge, folder):
+        monkeypatch.setattr(module, "SentenceEncoder", lambda config: FakeEncoder())
+    monkeypatch.setattr(readers, "CompactReader", lambda config, device: FakeReader())
     return run
 
 

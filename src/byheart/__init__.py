@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from byheart.config import Config
     from byheart.errors import ByheartError
-    from byheart.knowledge import KnowledgeBase, init
-    from byheart.knowledge import open_knowledge as open
+    from byheart.folder import init
+    from byheart.folder import open_knowledge as open
+    from byheart.knowledge import KnowledgeBase
     from byheart.types import Answer, Citation, Document, Hit, Passage, Question, Route
 
 __all__ = [
@@ -30,8 +31,8 @@ _HOMES = {
     "Config": ("byheart.config", "Config"),
     "ByheartError": ("byheart.errors", "ByheartError"),
     "KnowledgeBase": ("byheart.knowledge", "KnowledgeBase"),
-    "init": ("byheart.knowledge", "init"),
-    "open": ("byheart.knowledge", "open_knowledge"),
+    "init": ("byheart.folder", "init"),
+    "open": ("byheart.folder", "open_knowledge"),
     **{
         name: ("byheart.types", name)
         for name in ("Answer", "Citation", "Document", "Hit", "Passage", "Question", "Route")

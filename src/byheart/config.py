@@ -84,6 +84,11 @@ class ReaderConfig:
     retries: int = _setting(2, "openai: tries after the first", low=0, high=20)
     max_answer_tokens: int = _setting(64, "tokens an answer may have", low=1, high=4096)
     max_prompt_tokens: int = _setting(1800, "tokens a prompt may have", low=128, high=1_000_000)
+    precision: str = _setting(
+        "auto",
+        "compact: arithmetic of the network; auto is bf16 where the processor has it (about twice as fast), else fp32",
+        choices=("auto", "fp32", "bf16"),
+    )
     min_confidence: float = _setting(0.2, "compact: answers less likely to be right become abstentions", low=0, high=1)
 
 

@@ -13,14 +13,20 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
+from byheart import imprint
 from byheart.config import Config
 from byheart.corpus import files
 from byheart.corpus.passages import content_hash, split_many
 from byheart.errors import DocumentError, InputError, MissingExtraError
 from byheart.interfaces import Encoder, IndexEntry, VectorIndex
+from byheart.learning import Upkeep
+from byheart.memory.ledger import Ledger
+from byheart.memory.slots import erase_slots
+from byheart.notices import forgotten, skipped, some, stale
 from byheart.reports import AddReport, Progress, Refusal, RemoveReport
 from byheart.retrieval.analyzer import analyze_passage
 from byheart.retrieval.bm25 import passage_vector
@@ -46,16 +52,18 @@ class _Tally:
     notices: list[str] = field(default_factory=list)
     passages_added: int = 0
     passages_removed: int = 0
+    stale: int = 0  # facts
+    forgotten: int = 0  # facts
     seen: dict[str, str] = field(default_factory=dict)  # page: origin
 
-    def report(self, epoch: int) -> AddReport:
+    def report(self, epoch: int, notices: Sequence[str]) -> AddReport:
         return AddReport(
             tuple(self.added),
             tuple(self.updated),
             tuple(self.unchanged),
             tuple(self.removed),
             tuple(self.refused),
-            tuple(self.notices),
+            (*self.notices, *stale(self.stale), *forgotten(self.forgotten), *notices),
             self.passages_added,
             self.passages_removed,
             epoch,
@@ -120,7 +128,7 @@ class Ingest:
         found, refused = files.find(paths)
         named = {str(path) for path in paths}
         tally.refused += [refusal for refusal in refused if refusal.source in named]
-        tally.notices += _skipped([refusal for refusal in refused if refusal.source not in named])
+        tally.notices += skipped([refusal for refusal in refused if refusal.source not in named])
         with self._reading() as documents:
             known = documents.origins()
         self._write_all(self._changed(found, known, tally, progress), tally, progress)
@@ -131,10 +139,10 @@ class Ingest:
             removed = self.remove_pages(pages, gone)
             tally.removed += removed.removed
             tally.passages_removed += removed.passages_removed
+            tally.notices += removed.notices
         elif gone:
-            tally.notices.append(f"{len(gone)} files added before are gone ({_some(gone)}); --prune removes them")
-        tally.notices += self._scrubbed()
-        return tally.report(self.database.epoch)
+            tally.notices.append(f"{len(gone)} files added before are gone ({some(gone)}); --prune removes them")
+        return tally.report(self.database.epoch, self._scrubbed())
 
     def add_documents(self, documents: Iterable[Document], origin: str, progress: Progress) -> AddReport:
         """Add documents that were made elsewhere.
@@ -154,8 +162,7 @@ class Ingest:
             raise InputError(f"{origin!r} is no name for documents; pass words in valid Unicode")
         tally = _Tally()
         self._write_all((self._prepared(batch, origin, tally) for batch in _batches(documents)), tally, progress)
-        tally.notices += self._scrubbed()
-        return tally.report(self.database.epoch)
+        return tally.report(self.database.epoch, self._scrubbed())
 
     def remove(self, names: Sequence[str]) -> RemoveReport:
         """Remove what these names mean: pages, files or folders, with everything that came from them.
@@ -175,7 +182,7 @@ class Ingest:
         origins = {origin for _, found in meant.values() for origin in found}
         report = self.remove_pages(sorted(pages), sorted(origins))
         missing = tuple(name for name, found in meant.items() if not any(found))
-        return RemoveReport(report.removed, missing, report.passages_removed, report.epoch, tuple(self._scrubbed()))
+        return replace(report, missing=missing, notices=(*report.notices, *self._scrubbed()))
 
     def _meant(self, name: str, documents: Documents) -> tuple[list[str], list[str]]:
         """Return the pages and the files that a name means, as an id or, if it is none, as a path."""
@@ -185,13 +192,11 @@ class Ingest:
         by_id, by_path = documents.matching(name), documents.matching(path)
         if by_id and by_path and by_id != by_path:
             raise InputError(
-                f"{name!r} is the id of {_some(by_id)} and the path of {_some(by_path)}; pass the absolute path"
+                f"{name!r} is the id of {some(by_id)} and the path of {some(by_path)}; pass the absolute path"
             )
         if not by_id and set(path.split("/")) <= {".", ".."}:
             raise InputError(f"{name!r} holds the whole knowledge base; pass the pages, files or folders to remove")
-        chosen = name if by_id else path
-        below = chosen.rstrip("/") + "/"
-        return by_id or by_path, [o for o in documents.origins() if o == chosen or o.startswith(below)]
+        return by_id or by_path, documents.matching_origins(name if by_id else path)
 
     def remove_pages(self, pages: Sequence[str], origins: Sequence[str] = ()) -> RemoveReport:
         """Remove documents with everything that came from them, in one epoch.
@@ -209,8 +214,9 @@ class Ingest:
             documents = Documents(connection)
             there = documents.content_hashes(pages)
             removed = self._remove(documents, list(there))
+            n_facts = self._upkeep(connection).removed(list(there))
             documents.forget_origins({*origins, *(origin for origin, _ in there.values())})
-        return RemoveReport(tuple(sorted(there)), (), removed, self.database.epoch)
+        return RemoveReport(tuple(sorted(there)), (), removed, self.database.epoch, tuple(forgotten(n_facts)))
 
     def _changed(
         self, found: Sequence[Path], known: dict[str, str], tally: _Tally, progress: Progress
@@ -281,12 +287,17 @@ class Ingest:
         vectors = self.encoder().encode_passages([passage.indexed_text for passage in passages], progress)
         terms = [analyze_passage(passage) for passage in passages]
         with self._writing() as connection:
-            documents, table = Documents(connection), TermTable(connection)
+            if passages:
+                imprint.note(connection, self.config.retrieval, self.encoder(), self.database.path.parent)
+            documents, table, upkeep = Documents(connection), TermTable(connection), self._upkeep(connection)
+            before = upkeep.texts([ready.document.page for ready in fresh], documents)
             tally.passages_removed += self._remove(documents, [ready.document.page for ready in fresh])
             for ready in fresh:
                 documents.put(ready.document, ready.passages, ready.origin, ready.content_hash)
+            known = [ready for ready in fresh if ready.document.page in before]
+            tally.stale += sum(upkeep.changed(before[r.document.page], r.document, r.passages) for r in known)
             for whole in (item for item in batch if isinstance(item, _Whole)):
-                self._finish(whole, documents, tally)
+                self._finish(whole, documents, upkeep, tally)
             numbers = table.assign(terms)
             sparse = [passage_vector(found, numbers, self.config.retrieval) for found in terms]
             table.count([vector.terms for vector in sparse], 1)
@@ -305,11 +316,15 @@ class Ingest:
         self.index.remove(ids)
         return len(ids)
 
-    def _finish(self, whole: _Whole, documents: Documents, tally: _Tally) -> None:
+    def _upkeep(self, connection: sqlite3.Connection) -> Upkeep:
+        return Upkeep(Ledger(connection, self.config.ledger.text), partial(erase_slots, connection))
+
+    def _finish(self, whole: _Whole, documents: Documents, upkeep: Upkeep, tally: _Tally) -> None:
         """Remove the records that a changed file no longer holds, and mark it as added, inside the transaction."""
-        stale = [page for page in documents.pages_of(whole.origin) if page not in whole.pages]
-        tally.passages_removed += self._remove(documents, stale)
-        tally.removed += stale
+        gone = [page for page in documents.pages_of(whole.origin) if page not in whole.pages]
+        tally.passages_removed += self._remove(documents, gone)
+        tally.forgotten += upkeep.removed(gone)
+        tally.removed += gone
         documents.mark_origin(whole.origin, whole.file_hash)
 
     def _scrubbed(self) -> list[str]:
@@ -383,15 +398,3 @@ def _is_refused(document: Document, tally: _Tally) -> bool:
     reason = "its id is blank, or it holds NUL or a lone surrogate; clean it, and decode its source as UTF-8"
     tally.refused.append(Refusal(ascii(document.page), reason))
     return True
-
-
-def _skipped(refusals: Sequence[Refusal]) -> list[str]:
-    """Return one notice per reason for what was passed over below a folder, where nobody named it."""
-    sources: dict[str, list[str]] = {}
-    for refusal in refusals:
-        sources.setdefault(refusal.reason, []).append(refusal.source)
-    return [f"{len(names)} skipped ({_some(names)}): {reason}" for reason, names in sources.items()]
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

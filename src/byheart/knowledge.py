@@ -6,27 +6,31 @@ Owns which class stands behind each Protocol, and the public API. What belongs t
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from byheart import imprint
 from byheart.config import FIXED_ONCE_FILLED, Config
+from byheart.corpus.facts import read_facts
 from byheart.engine import Engine
-from byheart.errors import AlreadyExistsError, ConfigError, EncoderMismatchError, InputError
+from byheart.errors import ConfigError, InputError
+from byheart.facts import Facts
 from byheart.ingest import Ingest
 from byheart.interfaces import Encoder, Reader
 from byheart.library import Library
-from byheart.reader.compact import CompactReader
-from byheart.reports import AddReport, Progress, RemoveReport, Status, no_progress
+from byheart.readers import chosen_reader
+from byheart.reports import AddReport, Capacity, LearnReport, Progress, RemoveReport, Status, no_progress
 from byheart.retrieval.analyzer import ANALYZER_VERSION
 from byheart.retrieval.fitting import FittedWeight, fit_dense_weight
+from byheart.sizes import described
+from byheart.snapshots import check_snapshot, copy_weights, write_snapshot
 from byheart.store import database
 from byheart.store.database import Database
 from byheart.store.documents import Documents
-from byheart.store.settings import is_free, read_config, write_config
+from byheart.store.settings import read_config, write_config
 from byheart.text.encoder import SentenceEncoder
-from byheart.types import Answer, Document, Hit, Kind, Passage, Question
+from byheart.types import Answer, Document, Fact, Hit, Kind, NewFact, Passage, Question, Recall
 
 
 class KnowledgeBase:
@@ -50,7 +54,7 @@ class KnowledgeBase:
 
         Raises:
             NotAKnowledgeBaseError: The folder holds none.
-            ConfigError: `config.toml` has an unknown setting or one out of range.
+            ConfigError: `config.toml` has a setting that is unknown, out of range, or not what is stored was made with.
             EncoderMismatchError: `encoder` is not the one the knowledge base was built with.
             FormatError: The database is damaged, of a newer version, or indexed by another analyzer.
         """
@@ -58,9 +62,10 @@ class KnowledgeBase:
         self._database = Database(self.path / database.FILE, wait_seconds=wait_seconds)
         try:
             self._state = self._database.state(ANALYZER_VERSION)
+            with self._database.read() as connection:
+                imprint.check_constants(connection, self.config.retrieval, self.path)
             self._library = Library(self._database, self.config.retrieval, int(str(self._state["width"])))
-            if encoder is not None:
-                self.encoder = self._matching(encoder)
+            self._given = None if encoder is None else imprint.matching(encoder, self._state, self.path)
             if reader is not None:
                 self.reader = reader
         except Exception:
@@ -82,30 +87,16 @@ class KnowledgeBase:
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The encoder, checked to be the one the knowledge base was built with."""
-        return self._matching(SentenceEncoder(self.config.encoder))
-
-    def _matching(self, encoder: Encoder) -> Encoder:
-        if encoder.fingerprint != self._state["encoder_fingerprint"]:
-            raise EncoderMismatchError(
-                f"{self.path} was built with {self._state['encoder']} ({self._state['encoder_fingerprint']}), "
-                f"now it is given {encoder.name} ({encoder.fingerprint}); set it back, or build a new one"
-            )
+        """The encoder, checked to be the one the knowledge base was built with, and to give what it gave then."""
+        encoder = self._given or imprint.matching(SentenceEncoder(self.config.encoder), self._state, self.path)
+        with self._database.read() as connection:
+            imprint.check_encoder(connection, encoder, self.path)
         return encoder
 
     @cached_property
     def reader(self) -> Reader:
         """The configured reader."""
-        chosen = self.config.reader
-        if chosen.name == "causal-lm":
-            from byheart.reader.causal_lm import CausalLMReader
-
-            return CausalLMReader(chosen, self.config.encoder.device)
-        if chosen.name == "openai":
-            from byheart.reader.openai import OpenAIReader
-
-            return OpenAIReader(chosen, os.environ.get(chosen.api_key_variable))
-        return CompactReader(chosen, device=self.config.encoder.device)
+        return chosen_reader(self.config)
 
     def add(self, *paths: str | Path, prune: bool = False, progress: Progress = no_progress) -> AddReport:
         """Add files and folders; adding again changes only what has changed.
@@ -157,14 +148,14 @@ class KnowledgeBase:
         return self._ingest.remove([str(name) for name in names])
 
     def ask(self, text: str, *, claim: bool = False) -> Answer:
-        """Return the answer to one question.
+        """Return the answer to one question, with its sources.
 
         Args:
             text: The question, or a claim to check.
             claim: Whether `text` is a claim: the answer is then SUPPORTS or REFUTES.
 
         Returns:
-            The answer with its sources.
+            The answer.
 
         Raises:
             QuestionError: The text is empty, too long, or no text.
@@ -203,7 +194,7 @@ class KnowledgeBase:
     def search_many(
         self, questions: Sequence[Question], k: int, *, dense_weight: float | None = None
     ) -> list[tuple[Hit, ...]]:
-        """Return hits per question.
+        """Return hits, best first, per question.
 
         Args:
             questions: Parsed questions.
@@ -211,11 +202,80 @@ class KnowledgeBase:
             dense_weight: 0 for BM25 alone, 1 for dense alone, None for the fitted weight.
 
         Returns:
-            Hits, best first.
+            Hits.
         """
         queries = self.encoder.encode_queries([question.text for question in questions])
         with self._library.hold():
             return self._library.search(questions, queries, k, dense_weight)
+
+    def learn(self, facts: str | Path | Iterable[NewFact], progress: Progress = no_progress) -> LearnReport:
+        """Learn facts by heart; learning again changes nothing.
+
+        Args:
+            facts: A JSONL or CSV file of `question, answer, paraphrases?, source?, evidence?, id?, kind?`, or facts.
+            progress: Called with how much is done.
+
+        Returns:
+            What happened to every fact: memorised, unchanged, extended, refused with a reason, or in conflict.
+
+        Raises:
+            FactError: The file is missing, no text, or holds no fact.
+            BusyError: Another process is writing.
+        """
+        if not isinstance(facts, str | Path):
+            return self.memory.learn(facts, progress)
+        found, refused = read_facts(Path(facts))
+        return self.memory.learn(found, progress, refused)
+
+    def recall(self, text: str, *, claim: bool = False) -> Recall:
+        """Return what memory alone says to a question, with how likely each fact is to answer it.
+
+        Args:
+            text: The question, or a claim.
+            claim: Whether `text` is a claim.
+
+        Returns:
+            The recall.
+
+        Raises:
+            QuestionError: The text is empty, too long, or no text.
+        """
+        return self.recall_many([Question.parse(text, Kind.CLAIM if claim else Kind.QUESTION)])[0]
+
+    def recall_many(self, questions: Sequence[Question]) -> list[Recall]:
+        """Return one recall per question."""
+        return self.memory.recall(questions)
+
+    def facts(self, search: str = "", limit: int | None = None) -> list[Fact]:
+        """Return facts, memorised or not, in the order they were learned.
+
+        Args:
+            search: Words that id, question, answer or source holds; all facts where empty.
+            limit: Facts at most.
+
+        Returns:
+            The facts.
+        """
+        return self.memory.listed(search, limit)
+
+    def forget(self, *fact_ids: str) -> int:
+        """Remove facts: slots, texts and history; what they held leaves the file.
+
+        Args:
+            *fact_ids: Ids, as `facts` lists them.
+
+        Returns:
+            How many were removed.
+
+        Raises:
+            FactError: There is no such fact; then none is removed.
+            BusyError: Another process is writing.
+        """
+        return self.memory.forget(fact_ids)
+
+    def capacity(self) -> Capacity:
+        """Return how full the memory is, and its recall now and with ten times as many facts."""
+        return self.memory.capacity()
 
     def passages(self, passage_ids: Sequence[str]) -> list[Passage]:
         """Return passages by id.
@@ -238,14 +298,14 @@ class KnowledgeBase:
             return Documents(connection).pages()
 
     def tune(self, questions: Sequence[Question], passage_ids: Sequence[str]) -> FittedWeight:
-        """Fit the share of the cosine in the fused score, and keep it as a new epoch.
+        """Fit the share of the cosine in the fused score to questions and the ids of the passages that answer them.
 
         Args:
             questions: Training questions.
-            passage_ids: For each, the id of the passage that answers it.
+            passage_ids: One per question.
 
         Returns:
-            The weight and its recall on these questions.
+            The weight, kept as a new epoch, and its recall on these questions.
         """
         queries = self.encoder.encode_queries([question.text for question in questions])
         self.passages(passage_ids)  # an id that is not there is an error here, not a miss in the figures
@@ -274,19 +334,14 @@ class KnowledgeBase:
         if key in FIXED_ONCE_FILLED and changed != self.config and self.status().passages:
             raise ConfigError(f"{key} holds for what is stored; set it in a new one: byheart init FOLDER --set {key}=…")
         write_config(self.path, changed)
+        if key in FIXED_ONCE_FILLED:  # nothing is stored yet: what this process writes next must follow
+            self.config, self._library = changed, Library(self._database, changed.retrieval, self._library.width)
+            self.__dict__.pop("_ingest", None)
         return changed
 
     def status(self) -> Status:
         """Return sizes and versions, all of one epoch."""
-        with self._database.read() as connection:
-            epoch, (documents, passages) = self._database.epoch, Documents(connection).counts()
-            terms = connection.execute("SELECT count(*) FROM terms").fetchone()[0]
-        encoder, digest = str(self._state["encoder"]), str(self._state["encoder_fingerprint"])
-        size, index, reader = database.folder_bytes(self.path), self.config.retrieval.index, self.config.reader.name
-        return Status(
-            str(self.path), epoch, database.FORMAT_VERSION, documents, passages, 0, terms, size,
-            encoder, digest, index, reader,
-        )  # fmt: skip
+        return described(self.path, self._database, self._state, self.config)
 
     def snapshot(self, target: str | Path) -> Path:
         """Write a whole copy of this epoch to a new folder, itself a knowledge base.
@@ -300,13 +355,7 @@ class KnowledgeBase:
         Raises:
             AlreadyExistsError: The folder exists and is not empty.
         """
-        folder = Path(target)
-        if not is_free(folder):
-            raise AlreadyExistsError(f"{folder} exists and is not empty; pass a new folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        write_config(folder, self.config)
-        self._database.copy_to(folder / database.FILE)
-        return folder
+        return write_snapshot(self._database, self.config, Path(target))
 
     def restore(self, source: str | Path) -> int:
         """Take over the content of a snapshot as one new epoch.
@@ -320,20 +369,25 @@ class KnowledgeBase:
         Raises:
             NotAKnowledgeBaseError: The folder holds none.
             EncoderMismatchError: It was built with another encoder.
+            ConfigError: It was indexed with other BM25 constants.
         """
-        with KnowledgeBase(source) as other:
-            if other._state["encoder_fingerprint"] != self._state["encoder_fingerprint"]:
-                raise EncoderMismatchError(
-                    f"{source} was built with {other._state['encoder']}, {self.path} with {self._state['encoder']}; "
-                    "open the snapshot in its own folder instead"
-                )
+        check_snapshot(Path(source), self._state, self.config, self.path)
+        copy_weights(Path(source), self.path)
         self._database.replace_by(Path(source) / database.FILE)
         self._library.rebuild_mirror()
+        self.__dict__.pop("memory", None)
         return self.epoch
 
     def close(self) -> None:
         """Close the database; safe to call twice."""
+        if "memory" in self.__dict__:
+            self.memory.close()
         self._database.close()
+
+    @cached_property
+    def memory(self) -> Facts:
+        """The facts, with the networks that write and read them."""
+        return Facts(self.path, self._database, self.config, lambda: self.encoder)
 
     @cached_property
     def _ingest(self) -> Ingest:
@@ -344,46 +398,3 @@ class KnowledgeBase:
     def _engine(self) -> Engine:
         k, n_read = self.config.retrieval.k, self.config.reader.passages
         return Engine(self.encoder, self._library, self._library, self.reader, k, n_read, self._library.hold)
-
-
-def init(
-    path: str | Path, config: Config | None = None, *, encoder: Encoder | None = None, reader: Reader | None = None
-) -> KnowledgeBase:
-    """Create an empty knowledge base.
-
-    Args:
-        path: Folder to create; it may exist if it is empty.
-        config: Settings, the defaults if None.
-        encoder: Encoder to use instead of the configured one; pass it to every later `open` too.
-        reader: Reader to use instead of the configured one.
-
-    Returns:
-        The open knowledge base.
-
-    Raises:
-        AlreadyExistsError: The folder holds one already, or other files.
-    """
-    folder, config = Path(path), config or Config()
-    if (folder / database.FILE).exists():
-        raise AlreadyExistsError(f"{folder} holds a knowledge base already; open it, or pass another folder")
-    if not is_free(folder):
-        raise AlreadyExistsError(f"{folder} holds other files; pass a new or empty folder")
-    chosen = encoder or SentenceEncoder(config.encoder)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_config(folder, config)
-    database.create(folder / database.FILE, chosen.name, chosen.fingerprint, ANALYZER_VERSION, chosen.width)
-    return KnowledgeBase(folder, encoder=encoder, reader=reader)
-
-
-def open_knowledge(path: str | Path, *, encoder: Encoder | None = None, reader: Reader | None = None) -> KnowledgeBase:
-    """Open a knowledge base.
-
-    Args:
-        path: Its folder.
-        encoder: Encoder to use instead of the configured one.
-        reader: Reader to use instead of the configured one.
-
-    Returns:
-        The open knowledge base; it is a context manager.
-    """
-    return KnowledgeBase(path, encoder=encoder, reader=reader)

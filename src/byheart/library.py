@@ -35,7 +35,7 @@ class Library:
             config: Engine and retrieval settings.
             width: Length of a vector.
         """
-        self._database, self._config, self._width = database, config, width
+        self._database, self._config, self.width = database, config, width
         self._embedded = SqliteIndex(database.connection, width)
         self._mirrored: MirroredIndex | None = None
         self._mirror_epoch = -1
@@ -50,7 +50,7 @@ class Library:
             from byheart.retrieval.qdrant import QdrantIndex
 
             mirror = QdrantIndex(
-                self._config.url, self._config.collection, self._width, os.environ.get(API_KEY_VARIABLE)
+                self._config.url, self._config.collection, self.width, os.environ.get(API_KEY_VARIABLE)
             )
             self._mirrored = MirroredIndex(self._embedded, mirror)
             self._mirrored.repair()

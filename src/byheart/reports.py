@@ -107,7 +107,8 @@ class Capacity:
         cells_full: Cells that hold no more.
         cells: All cells.
         bytes_per_fact: Bytes of slots per memorised fact.
-        recall: Share of the facts' own questions whose fact is among the candidates read.
+        recall: Share of facts with paraphrases that are among the candidates when asked by one of these, whose own slot
+            is hidden; None where no fact has a paraphrase.
         recall_at_ten_times: The same, predicted for ten times as many facts.
     """
 
@@ -118,8 +119,8 @@ class Capacity:
     cells_full: int
     cells: int
     bytes_per_fact: float
-    recall: float
-    recall_at_ten_times: float
+    recall: float | None
+    recall_at_ten_times: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ def answer(found: Answer, nearest: Sequence[Passage] = ()) -> str:
     lines.append(f"{found.route.value}{sure} · {found.total_seconds:.3f} s ({steps})")
     if found.citations:
         lines += ["", "Sources"]
-    for number, citation in enumerate(found.citations, start=1):
-        lines += _citation(number, citation)
+    for number, place in enumerate(found.citations, start=1):
+        lines += citation(number, place)
     if nearest:
         lines += ["", "Nearest passages"]
     for passage in nearest:
@@ -97,10 +97,11 @@ def status(found: Status) -> str:
     return "\n".join(f"{name.replace('_', ' '):<16} {value}" for name, value in rows.items())
 
 
-def _citation(number: int, citation: Citation) -> list[str]:
-    place = f"characters {citation.start}-{citation.end}{_sheet(citation.sheet)}"
-    title = f"  {citation.title}" if citation.title and citation.title != citation.page else ""
-    return [line(f"[{number}] {citation.page}, {place}{title}"), f'    "{_shortened(citation.text)}"']
+def citation(number: int, cited: Citation) -> list[str]:
+    """Return a source for people: where it stands, and its words."""
+    place = f"characters {cited.start}-{cited.end}{_sheet(cited.sheet)}"
+    title = f"  {cited.title}" if cited.title and cited.title != cited.page else ""
+    return [line(f"[{number}] {cited.page}, {place}{title}"), f'    "{_shortened(cited.text)}"']
 
 
 def _sheet(sheet: int | None) -> str:

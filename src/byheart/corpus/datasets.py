@@ -122,6 +122,38 @@ class MedicalAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class MedicalType:
+    """What kind of thing a MedQuAD question asks of which disease."""
+
+    qtype: str
+    focus: str
+
+
+@dataclass(frozen=True, slots=True)
+class Popular:
+    """One PopQA row: relation, subject, object, and the subject's monthly page views."""
+
+    id: str
+    question: str
+    relation: str
+    subject: str
+    answer: str
+    answers: tuple[str, ...]
+    views: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskedOtherwise:
+    """A question with hand-written paraphrases and near misses."""
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    paraphrases: tuple[str, ...]
+    near_misses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HelpArticle:
     """A login.gov help article in one language; `id` is the article's, the same in all languages."""
 
@@ -260,6 +292,38 @@ def medquad(data: Path) -> list[MedicalAnswer]:
         MedicalAnswer(f"{name}-{row['qid']}", row["focus"] or "", row["question"], row["answer"])
         for name in MEDQUAD
         for row in records(data / f"medquad/{name}.jsonl.gz")
+    ]
+
+
+def medquad_types(data: Path) -> list[MedicalType]:
+    """Return type and disease of every MedQuAD question that names both, each once."""
+    rows = (row for name in MEDQUAD for row in records(data / f"medquad/{name}.jsonl.gz"))
+    return [MedicalType(*key) for key in dict.fromkeys((r["qtype"] or "", r["focus"] or "") for r in rows) if all(key)]
+
+
+def popqa(data: Path) -> list[Popular]:
+    """Return the random 1,000 rows of PopQA."""
+    found = []
+    for row in records(data / "popqa/popqa_random1000.jsonl.gz"):
+        about = row["metadata"]
+        answers = tuple(row["golden_answers"])
+        found.append(
+            Popular(row["id"], row["question"], about["prop"], about["subj"], about["obj"], answers, about["s_pop"])
+        )
+    return found
+
+
+def question_pairs(data: Path, name: str) -> list[AskedOtherwise]:
+    """Return one file of questions with paraphrases and near misses, such as `train_nq_0`."""
+    return [
+        AskedOtherwise(
+            row["id"],
+            row["question"],
+            tuple(row.get("answers") or ()),
+            tuple(row["paraphrases"]),
+            tuple(miss["question"] for miss in row["near_misses"]),
+        )
+        for row in records(data / f"question_pairs/{name}.jsonl")
     ]
 
 

@@ -14,8 +14,9 @@ from byheart.config import Config
 from byheart.corpus.collections import WHOLE, fever_documents, nq_documents
 from byheart.corpus.datasets import fever_training_claims, nq_gold
 from byheart.corpus.splits import is_nq_training
+from byheart.folder import init
 from byheart.interfaces import Encoder, Floats
-from byheart.knowledge import KnowledgeBase, init
+from byheart.knowledge import KnowledgeBase
 from byheart.reports import Progress, no_progress
 from byheart.store.database import FILE
 from byheart.text.encoder import SentenceEncoder

@@ -1,0 +1,106 @@
+"""Commands for researchers: measuring, and training what the package ships.
+
+Owns their arguments and what they print. Holds no logic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from byheart.terminal import Bar
+
+DATA_VARIABLE = "BYHEART_DATA"
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands.
+
+    Args:
+        commands: Where they are added.
+    """
+    evaluate = commands.add_parser("evaluate", help="run an evaluation suite; resumable")
+    evaluate.set_defaults(run=_evaluate)
+    evaluate.add_argument("suite", choices=("nq", "fever", "support"), help="what to measure")
+    evaluate.add_argument(
+        "--kb", type=Path, help="knowledge base of the suite's corpus, built if missing (default: work folder)"
+    )
+    evaluate.add_argument("--results", type=Path, default=Path("benchmarks/results"), help="folder of the result files")
+    evaluate.add_argument("--limit", type=int, help="questions at most, for a quick look")
+    evaluate.add_argument("--seed", type=int, default=7, help="seed of the bootstrap (default 7)")
+    _add_data(evaluate)
+
+    train = commands.add_parser("train", help="train a part; resumable")
+    parts = train.add_subparsers(title="parts", metavar="PART", required=True)
+    shipped = (("reader", _train_reader, 3), ("kernel", _train_kernel, 3), ("answers", _train_answers, None))
+    for name, run, epochs in shipped:
+        part = parts.add_parser(name, help=f"train the {name} that the package ships, on the public data sets")
+        part.set_defaults(run=run)
+        part.add_argument("--work", type=Path, default=Path("work") / name, help="folder for vectors, state and log")
+        part.add_argument("--out", type=Path, help="weight file to write (default: the one in the package)")
+        if epochs is not None:
+            part.add_argument("--epochs", type=int, default=epochs, help=f"passes over the data (default {epochs})")
+            part.add_argument(
+                "--precision", choices=("bf16", "fp32"), default="bf16", help="of the forward pass (default bf16)"
+            )
+        _add_data(part)
+    memory = parts.add_parser("memory", help="adapt the memory to one knowledge base and write its slots anew")
+    memory.set_defaults(run=_train_memory)
+    memory.add_argument("kb", type=Path, help="folder of the knowledge base")
+    memory.add_argument("--pairs", type=Path, help="JSONL of {question, same, different}")
+    memory.add_argument("--steps", type=int, default=200, help="steps (default 200); 0 only writes the slots anew")
+
+
+def _add_data(command: argparse.ArgumentParser) -> None:
+    given = os.environ.get(DATA_VARIABLE)
+    command.add_argument(
+        "--data",
+        type=Path,
+        default=given,
+        required=given is None,
+        help=f"folder of the data sets (default ${DATA_VARIABLE})",
+    )
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    from byheart.evaluate import suites
+
+    with Bar() as bar:
+        rows = suites.run(
+            arguments.suite, arguments.data, arguments.kb, arguments.results, bar, arguments.limit, arguments.seed
+        )
+    print(suites.table(rows))
+
+
+def _train_reader(arguments: argparse.Namespace) -> None:
+    from byheart.reader.compact import shipped_weights
+    from byheart.train.reader import ReaderTraining, train_reader
+
+    training = ReaderTraining(epochs=arguments.epochs, precision=arguments.precision)
+    with Bar() as bar:
+        print(train_reader(arguments.data, arguments.work, arguments.out or shipped_weights(), training, bar))
+
+
+def _train_kernel(arguments: argparse.Namespace) -> None:
+    from byheart.memory.reader import shipped_kernel
+    from byheart.train.kernel import KernelTraining, train_kernel
+
+    training = KernelTraining(epochs=arguments.epochs, precision=arguments.precision)
+    with Bar() as bar:
+        print(train_kernel(arguments.data, arguments.work, arguments.out or shipped_kernel(), training, bar))
+
+
+def _train_answers(arguments: argparse.Namespace) -> None:
+    from byheart.memory.answers import shipped_answers
+    from byheart.train.answers import AnswerTraining, train_answers
+
+    with Bar() as bar:
+        print(train_answers(arguments.data, arguments.work, arguments.out or shipped_answers(), AnswerTraining(), bar))
+
+
+def _train_memory(arguments: argparse.Namespace) -> None:
+    from byheart.train.memory import MemoryTraining, train_memory
+
+    with Bar() as bar:
+        print(train_memory(arguments.kb, arguments.pairs, MemoryTraining(steps=arguments.steps), bar))

@@ -1,0 +1,194 @@
+"""The knowledge base's facts: learned, recalled, listed, forgotten.
+
+Owns which networks stand behind the memory, which encoder feeds it, where an answer from memory is cited, and how uses
+are counted. Part of the composition root; `knowledge` is its only caller.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from byheart.capacity import measured
+from byheart.config import Config, EncoderConfig
+from byheart.errors import KnowledgeError
+from byheart.interfaces import Encoder, Floats
+from byheart.learning import Learning
+from byheart.memory.ledger import Ledger
+from byheart.memory.reader import MemoryReader
+from byheart.memory.slot_memory import SlotMemory
+from byheart.reports import Capacity, LearnReport, Progress, Refusal
+from byheart.rewriting import WEIGHTS, rewrite
+from byheart.store.database import Database
+from byheart.store.documents import Documents
+from byheart.text.encoder import SentenceEncoder
+from byheart.types import Citation, Fact, FactState, NewFact, Question, Recall, Step
+
+USES_PER_WRITE = 256
+
+
+class Facts:
+    """Facts of one knowledge base."""
+
+    def __init__(self, folder: Path, database: Database, config: Config, encoder: Callable[[], Encoder]) -> None:
+        """Keep what is given; networks are loaded when first needed.
+
+        Args:
+            folder: The knowledge base's folder.
+            database: The open database.
+            config: Settings.
+            encoder: Gives the knowledge base's encoder.
+        """
+        self._folder, self._database, self._config, self._encoder = folder, database, config, encoder
+        self._uses: Counter[str] = Counter()
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What is known of facts beside their slots."""
+        return Ledger(self._database.connection, self._config.ledger.text)
+
+    @cached_property
+    def slots(self) -> SlotMemory:
+        """The slots, with the networks that write and read them."""
+        return self._memory_with(own_weights(self._database.connection, self._folder))
+
+    def _memory_with(self, weights: Path | None) -> SlotMemory:
+        from byheart.memory.answers import AnswerCodec
+
+        device = self._config.encoder.device
+        reader, codec = MemoryReader(weights, device), AnswerCodec(device=device)
+        return SlotMemory(self._database.connection, self._config.memory, self.ledger, reader, codec)
+
+    @cached_property
+    def _own_encoder(self) -> Encoder:
+        """The memory's base encoder: the knowledge base's own where that is the same, so that a question runs once."""
+        shared = self._encoder()
+        if shared.fingerprint == self.slots.reader.base_fingerprint:
+            return shared
+        return SentenceEncoder(EncoderConfig(device=self._config.encoder.device))
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """Return vectors of questions as the memory wants them. Shape `batch width`."""
+        return self._own_encoder.encode_queries(texts)
+
+    def learn(self, facts: Iterable[NewFact], progress: Progress, refused: Sequence[Refusal] = ()) -> LearnReport:
+        """Learn facts, and return what happened to each, and to what was refused before it was a fact."""
+        report = Learning(self._database, self.encode, lambda: self.slots).learn(facts, progress)
+        return replace(report, refused=(*refused, *report.refused))
+
+    def recall(self, questions: Sequence[Question]) -> list[Recall]:
+        """Return what memory alone says to questions, with citations and seconds per step.
+
+        Args:
+            questions: Questions and claims.
+
+        Returns:
+            Recalls in order.
+        """
+        if not questions:
+            return []
+        start = time.perf_counter()
+        pooled = self.encode([question.text for question in questions])
+        encoding = Step("encode", (time.perf_counter() - start) / len(questions))
+        with self._database.read() as connection:
+            epoch, documents = self._database.epoch, Documents(connection)
+            recalls = [
+                replace(found, citations=cited(found.fact, documents), seconds=(encoding, *found.seconds), epoch=epoch)
+                for found in self.slots.recall(questions, pooled)
+            ]
+        self._count(recalls)
+        return recalls
+
+    def listed(self, search: str = "", limit: int | None = None) -> list[Fact]:
+        """Return facts in the order they were learned, those that hold `search` where it is given."""
+        with self._database.read():
+            return self.ledger.facts(search, limit)
+
+    def forget(self, fact_ids: Sequence[str]) -> int:
+        """Remove facts with their slots and texts, in one epoch.
+
+        Args:
+            fact_ids: Ids of facts.
+
+        Returns:
+            How many were removed.
+
+        Raises:
+            FactError: There is no such fact; then none is removed.
+        """
+        if not fact_ids:
+            return 0
+        with self._database.write():
+            numbers = [self.ledger.number(fact_id) for fact_id in dict.fromkeys(fact_ids)]
+            self.slots.forget(numbers)
+            self.ledger.remove(numbers)
+            self._database.owe_scrub()
+        self._database.scrub()
+        return len(numbers)
+
+    def capacity(self) -> Capacity:
+        """Return how full the memory is, and how well addressing finds facts now and at ten times as many."""
+        with self._database.read():
+            return measured(self.slots, self._database.connection)
+
+    def rewrite(self, weights: Path | None, progress: Progress) -> LearnReport:
+        """Write all slots anew, in one epoch, with the kernel of a file below this folder, or the shipped one."""
+        memory = self._memory_with(weights)
+        name = None if weights is None else weights.relative_to(self._folder).as_posix()
+        report = rewrite(self._database, memory, self.encode, name, progress)
+        self.__dict__["slots"] = memory
+        return report
+
+    def close(self) -> None:
+        """Count the uses that are still to be counted."""
+        self._write_uses()
+
+    def _count(self, recalls: Sequence[Recall]) -> None:
+        threshold = self._config.memory.threshold
+        self._uses.update(r.fact.id for r in recalls if r.fact is not None and r.probability >= threshold)
+        if self._uses.total() >= USES_PER_WRITE:
+            self._write_uses()
+
+    def _write_uses(self) -> None:
+        if not self._uses:
+            return
+        try:
+            with self._database.aside():
+                self.ledger.count_uses(self._uses)
+        except KnowledgeError:  # somebody else is writing, or the medium is read-only: they are counted later
+            return
+        self._uses.clear()
+
+
+def own_weights(connection: sqlite3.Connection, folder: Path) -> Path | None:
+    """Return the file of the kernel that was adapted to this knowledge base, None where the shipped one is used."""
+    row = connection.execute("SELECT value FROM parameters WHERE name = ?", (WEIGHTS,)).fetchone()
+    return None if row is None else folder / str(row[0])
+
+
+def cited(fact: Fact | None, documents: Documents) -> tuple[Citation, ...]:
+    """Return the place in a document that a fact rests on; its document's first passage where the place is not known.
+
+    Args:
+        fact: The fact.
+        documents: The corpus, in the same transaction.
+
+    Returns:
+        One citation, or none where the fact came from no document, or is not memorised any more.
+    """
+    if fact is None or fact.source.page is None or fact.state is not FactState.MEMORISED:
+        return ()
+    held = documents.text_of(fact.source.passage_id or fact.source.page)
+    if held is None or not held[2]:
+        return ()
+    page, text, passages = held
+    passage = next((p for p in passages if p.id == fact.source.passage_id), passages[0])
+    start, end = fact.source.start, fact.source.end
+    if start is None or end is None:
+        start, end = passage.start, passage.end
+    return (Citation(passage.id, page, passage.title, start, end, text[start:end], passage.sheet),)

@@ -1,0 +1,1 @@
+"""The memory: facts in learned slots that know what they know."""

@@ -1,0 +1,285 @@
+"""What the memory's kernel learns from: a question beside a fact, and whether the fact answers it.
+
+Owns how public data become pairs. Half of them are *leave-one-out*: the question's own fact is hidden, and what stands
+beside it is a near miss written by hand, made from it, or a nearest neighbour among the other facts. Knows no network.
+Nothing of `test_nq`, of the held-out ParaRel facts and patterns, or of the support desk is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from byheart.corpus.datasets import medquad_types, nq_gold, popqa, question_pairs, squad
+from byheart.corpus.pararel import Statement, training_statements
+from byheart.corpus.splits import is_nq_training
+from byheart.interfaces import Floats
+from byheart.train.question_templates import MEDICAL, OPPOSITES, POPQA
+
+Embed = Callable[[str, Sequence[str]], Floats]
+WRITTEN = ("train_nq_0", "train_nq_1", "train_nq_2", "train_nq_nogold", "train_medical", "train_squad", "train_popqa")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A question beside a fact.
+
+    Attributes:
+        query: What is asked.
+        question: The fact's question.
+        answer: The fact's answer, empty where the set has none.
+        is_same: Whether the fact answers the question.
+        source: Data set.
+    """
+
+    query: str
+    question: str
+    answer: str
+    is_same: bool
+    source: str
+
+
+def is_held_out(question_id: str) -> bool:
+    """Return whether a question with hand-written pairs is kept for choosing and calibrating: one in ten, by its id."""
+    return hashlib.sha256(question_id.encode()).digest()[0] % 10 == 0
+
+
+def held_out_pairs(data: Path, names: Sequence[str] = WRITTEN) -> list[Pair]:
+    """Return the pairs of the questions held out: each paraphrase and each near miss beside the question itself."""
+    rows = [(name, row) for name in names for row in question_pairs(data, name) if is_held_out(row.id)]
+    return [
+        Pair(query, row.question, row.answers[0] if row.answers else "", query in row.paraphrases, name)
+        for name, row in rows
+        for query in (*row.paraphrases, *row.near_misses)
+    ]
+
+
+def written_pairs(data: Path, names: Sequence[str], rng: random.Random) -> Iterator[Pair]:
+    """Yield pairs of the questions with hand-written paraphrases and near misses, but for those held out."""
+    for name in names:
+        for row in question_pairs(data, name):
+            if is_held_out(row.id):
+                continue
+            answer = rng.choice(row.answers) if row.answers else ""
+            asked = (row.question, *row.paraphrases)
+            for query in row.paraphrases:
+                yield Pair(query, row.question, answer, True, name)
+                other = rng.choice([q for q in asked if q != query])
+                yield Pair(query, other, answer, True, name)
+            yield Pair(row.question, rng.choice(row.paraphrases), answer, True, name)
+            yield Pair(clumsy(rng.choice(asked), rng), row.question, answer, True, name)
+            for miss in row.near_misses:
+                yield Pair(miss, row.question, answer, False, name)
+                yield Pair(miss, rng.choice(row.paraphrases), answer, False, name)
+                yield Pair(rng.choice(asked), miss, "", False, name)
+
+
+def template_pairs(
+    facts: Sequence[tuple[str, str, str]],
+    templates: Mapping[str, tuple[str, ...]],
+    n: int,
+    rng: random.Random,
+    source: str,
+) -> Iterator[Pair]:
+    """Yield pairs of facts given as relation, subject and answer: other wordings, other relations, other subjects.
+
+    Args:
+        facts: Relation, subject, answer.
+        templates: Wordings per relation.
+        n: Facts to use.
+        rng: Chooses.
+        source: Name of the set.
+
+    Yields:
+        About two right and two wrong pairs per fact.
+    """
+    by_relation: dict[str, list[str]] = defaultdict(list)
+    of_subject: dict[str, set[str]] = defaultdict(set)
+    for relation, subject, _ in facts:
+        by_relation[relation].append(subject)
+        of_subject[subject].add(relation)
+    neighbours = {relation: sorted(subjects) for relation, subjects in by_relation.items()}
+    for relation, subject, answer in rng.sample(list(facts), min(n, len(facts))):
+        if relation not in templates:
+            continue
+        ways = templates[relation]
+        first, second = rng.sample(ways, 2)
+        yield Pair(_cased(second.format(subject), rng), first.format(subject), answer, True, source)
+        others = [r for r in templates if r != relation]
+        near = rng.choice(sorted(of_subject[subject] - {relation} & set(others)) or others)
+        if near in templates:
+            yield Pair(
+                _cased(rng.choice(templates[near]).format(subject), rng), first.format(subject), answer, False, source
+            )
+        other = _neighbour(neighbours[relation], subject, rng)
+        if other is not None:
+            way = rng.choice((first, second))
+            yield Pair(_cased(way.format(other), rng), first.format(subject), answer, False, source)
+
+
+def statement_pairs(statements: Sequence[Statement], n: int, rng: random.Random) -> Iterator[Pair]:
+    """Yield pairs of ParaRel statements with the object left open."""
+    by_relation: dict[str, list[Statement]] = defaultdict(list)
+    by_subject: dict[str, list[Statement]] = defaultdict(list)
+    for statement in statements:
+        by_relation[statement.relation].append(statement)
+        by_subject[statement.subject].append(statement)
+    subjects = {relation: sorted({s.subject for s in found}) for relation, found in by_relation.items()}
+    chosen = rng.sample(list(statements), min(n, len(statements)))
+    for statement in chosen:
+        own = rng.choice(statement.wordings)
+        query = rng.choice(statement.wordings)
+        yield Pair(query, own, statement.answer, True, "pararel")
+        near = [s for s in by_subject[statement.subject] if s.relation != statement.relation]
+        if near and rng.random() < 0.7:
+            asked = rng.choice(rng.choice(near).wordings)
+            if asked not in statement.wordings:
+                yield Pair(asked, own, statement.answer, False, "pararel")
+        other = _neighbour(subjects[statement.relation], statement.subject, rng)
+        if other is not None:
+            yield Pair(query.replace(statement.subject, other), own, statement.answer, False, "pararel")
+
+
+def swapped_pairs(rows: Sequence[tuple[str, str]], n: int, rng: random.Random) -> Iterator[Pair]:
+    """Yield questions beside themselves with one word turned into its opposite, a number or a name exchanged.
+
+    Args:
+        rows: Questions and answers.
+        n: Questions to use.
+        rng: Chooses.
+
+    Yields:
+        One wrong pair per question that can be changed, and the question put clumsily as a right one.
+    """
+    names = [name for question, _ in rows for name in _names(question)]
+    for question, answer in rng.sample(list(rows), min(n, len(rows))):
+        changed = swapped(question, names, rng)
+        if changed is not None:
+            pair = (changed, question) if rng.random() < 0.5 else (question, changed)
+            yield Pair(_cased(pair[0], rng), pair[1], answer, False, "swapped")
+        yield Pair(clumsy(question, rng), question, answer, True, "swapped")
+
+
+def neighbour_pairs(
+    name: str, rows: Sequence[tuple[str, str]], embed: Embed, n: int, rng: random.Random
+) -> Iterator[Pair]:
+    """Yield questions beside the facts nearest to them that are not their own and have another answer.
+
+    Args:
+        name: Data set, under which vectors are cached.
+        rows: Questions and answers.
+        embed: Vectors of texts.
+        n: Questions to use.
+        rng: Chooses.
+
+    Yields:
+        One wrong pair per question.
+    """
+    vectors = embed(f"memory.{name}", [question for question, _ in rows])
+    for i in rng.sample(range(len(rows)), min(n, len(rows))):
+        cosines = vectors @ vectors[i]
+        cosines[i] = -1
+        near = [int(j) for j in np.argsort(-cosines)[:4] if rows[j][1] != rows[i][1] and cosines[j] < 0.97]
+        if near:
+            j = rng.choice(near)
+            yield Pair(clumsy(rows[i][0], rng), rows[j][0], rows[j][1], False, name)
+
+
+def training_pairs(
+    data: Path, embed: Embed, seed: int, written: Sequence[str] = WRITTEN, made_share: float = 1.0
+) -> list[Pair]:
+    """Return the pairs of one pass over the data.
+
+    Args:
+        data: Folder of the data sets.
+        embed: Vectors of texts, cached under a name; shape `batch width`.
+        seed: Chooses wordings and neighbours; another seed gives others.
+        written: The sets of hand-written pairs to use, all of each.
+        made_share: Share of the other pairs to use.
+
+    Returns:
+        The pairs, set by set.
+    """
+    rng = random.Random(seed)
+    nq = [(row.question, row.answers[0]) for row in nq_gold(data) if is_nq_training(row.id, data)]
+    passages = [(q.question, q.answer) for row in squad(data) for q in row.questions]
+    movies = [(row.relation, row.subject, row.answer) for row in popqa(data)]
+    medical = [(row.qtype, row.focus, "") for row in medquad_types(data)]
+    made = [
+        *template_pairs(movies, POPQA, 1000, rng, "popqa"),
+        *template_pairs(medical, MEDICAL, 2500, rng, "medquad"),
+        *statement_pairs(training_statements(data), 2500, rng),
+        *swapped_pairs([*nq, *rng.sample(passages, 2500)], 3000, rng),
+        *neighbour_pairs("nq", nq, embed, 1000, rng),
+        *neighbour_pairs("squad", passages, embed, 2000, rng),
+    ]
+    return [*written_pairs(data, written, rng), *rng.sample(made, round(made_share * len(made)))]
+
+
+def clumsy(text: str, rng: random.Random) -> str:
+    """Return a question as people type it: without capitals or punctuation, with a typo, a greeting or a plea."""
+    chance = rng.random()
+    if chance < 0.3:
+        text = text.lower().rstrip("?. ")
+    elif chance < 0.6:
+        text = _typo(text, rng)
+    elif chance < 0.7:
+        text = f"{rng.choice(('hi, ', 'please help: ', 'quick question - ', 'can you tell me '))}{text}"
+    elif chance < 0.8:
+        text = f"{text} {rng.choice(('thanks', 'please', 'asap', '??'))}"
+    return text
+
+
+def swapped(question: str, names: Sequence[str], rng: random.Random) -> str | None:
+    """Return a question that differs in one word and asks something else; None where nothing can be changed."""
+    ways: list[str] = []
+    for pair in OPPOSITES:
+        for word, other in (pair, pair[::-1]):
+            if re.search(rf"\b{word}\b", question, re.IGNORECASE) and not (" " in word and word.endswith("not")):
+                ways.append(re.sub(rf"\b{word}\b", other, question, count=1, flags=re.IGNORECASE))
+    for number in re.findall(r"\b\d+\b", question):
+        ways.append(question.replace(number, str(int(number) + rng.choice((-2, -1, 1, 2, 10))), 1))
+    own = _names(question)
+    if own and names:
+        other = rng.choice(names)
+        if other.lower() not in question.lower():
+            ways += [question.replace(rng.choice(own), other, 1)] * 2
+    ways = [way for way in ways if way.lower() != question.lower()]
+    return rng.choice(ways) if ways else None
+
+
+def _names(question: str) -> list[str]:
+    return re.findall(r"(?<=\s)[A-Z][\w'\u2019-]+(?:\s[A-Z][\w'\u2019-]+)*", question)
+
+
+def _typo(text: str, rng: random.Random) -> str:
+    places = [i for i in range(1, len(text) - 2) if text[i].isalpha() and text[i + 1].isalpha()]
+    if not places:
+        return text
+    i = rng.choice(places)
+    kind = rng.random()
+    if kind < 0.4:
+        return text[:i] + text[i + 1] + text[i] + text[i + 2 :]
+    return text[:i] + text[i + 1 :] if kind < 0.8 else text[:i] + text[i] + text[i:]
+
+
+def _cased(text: str, rng: random.Random) -> str:
+    return text if rng.random() < 0.6 else text.lower()
+
+
+def _neighbour(subjects: Sequence[str], subject: str, rng: random.Random) -> str | None:
+    """Return another subject of the relation; half of the time one whose spelling is near in the alphabet."""
+    if len(subjects) < 2:
+        return None
+    if rng.random() < 0.5:
+        place = subjects.index(subject) + rng.choice((-1, 1))
+        return subjects[place % len(subjects)] if subjects[place % len(subjects)] != subject else None
+    other = rng.choice(subjects)
+    return None if other == subject else other
