@@ -10,7 +10,8 @@ from hypothesis import settings
 
 from byheart.config import EncoderConfig
 from byheart.fakes import FakeEncoder, FakeReader
-from byheart.knowledge import KnowledgeBase, init
+from byheart.folder import init
+from byheart.knowledge import KnowledgeBase
 from byheart.text.encoder import SentenceEncoder
 from world import RECORDS, WORLD, write_records
 

@@ -46,7 +46,7 @@ class Epochs:
 
 def engine(reader: FakeReader, k: int = 3, n_read: int = 2, epochs: Epochs | None = None) -> Engine:
     retriever = FakeRetriever(PASSAGES)
-    return Engine(FakeEncoder(), retriever, retriever, reader, k, n_read, (epochs or Epochs()).hold)
+    return Engine(FakeEncoder(), retriever, retriever, reader, k, n_read, 1, (epochs or Epochs()).hold)
 
 
 def asked(*texts: str) -> list[Question]:
@@ -82,6 +82,17 @@ def test_reading_happens_after_the_epoch_was_let_go() -> None:
             return super().read(readings)
 
     assert engine(WatchingReader(), epochs=epochs).answer(asked("How deep is Lake Orm?")[0]).text is not None
+
+
+def test_a_claim_is_read_with_fewer_passages_than_a_question() -> None:
+    claim, question = engine(FakeReader()).answer_many(
+        [
+            Question.parse("The tower of Tarn was completed.", Kind.CLAIM),
+            *asked("When was the tower of Tarn completed?"),
+        ]
+    )
+    assert (len(claim.used), len(question.used)) == (1, 2)
+    assert len(claim.hits) > 1
 
 
 def test_questions_and_claims_are_answered_together_in_order() -> None:

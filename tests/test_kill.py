@@ -13,7 +13,8 @@ import pytest
 
 from byheart.errors import BusyError, NotAKnowledgeBaseError
 from byheart.fakes import FakeEncoder, FakeReader
-from byheart.knowledge import KnowledgeBase, init
+from byheart.folder import init
+from byheart.knowledge import KnowledgeBase
 from killed_writer import BATCH, step
 from world import bytes_of, check_whole, open_fake
 
@@ -103,7 +104,7 @@ def test_a_killed_init_leaves_a_folder_that_init_can_use(tmp_path: Path) -> None
     code = (
         "import os, signal, sys, pathlib\n"
         "from byheart.fakes import FakeEncoder\n"
-        "from byheart.knowledge import init\n"
+        "from byheart.folder import init\n"
         "pathlib.Path.replace = lambda self, target: (\n"
         "    os.kill(os.getpid(), signal.SIGKILL) if self.name == 'knowledge.partial' else os.replace(self, target))\n"
         "init(sys.argv[1], encoder=FakeEncoder())\n"

@@ -361,7 +361,7 @@ def test_k_below_one_is_an_error_and_above_the_corpus_is_fine(filled: KnowledgeB
 
 
 def test_a_thousand_documents_come_and_go_without_a_trace_in_the_scores(kb: KnowledgeBase, world: Path) -> None:
-    from byheart.knowledge import init
+    from byheart.folder import init
 
     kept = [Document(f"kept{i}", f"Kept {i}", f"Topic {i} meets shared words number {i % 7}.") for i in range(60)]
     noise = [Document(f"noise{i}", f"Noise {i}", f"Shared words and topic {i % 60} with term{i}.") for i in range(1000)]
@@ -378,7 +378,7 @@ def test_a_thousand_documents_come_and_go_without_a_trace_in_the_scores(kb: Know
 
 
 def test_two_knowledge_bases_in_one_process_are_independent(filled: KnowledgeBase, world: Path) -> None:
-    from byheart.knowledge import init
+    from byheart.folder import init
 
     with init(world / "other", encoder=FakeEncoder()) as other:
         other.add_documents([Document("x", "X", "Only the other one knows about zebras.")])

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from byheart.interfaces import Encoder, Limited, Passages, Reader, Reading, Retriever
-from byheart.types import Answer, Draft, Hit, Question, Route, Step
+from byheart.types import Answer, Draft, Hit, Kind, Question, Route, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class Engine:
         passages: Looks passages up.
         reader: Answers.
         k: Hits returned with an answer, or as many as are read if that is more.
-        n_read: Passages the reader is given.
+        n_read: Passages the reader is given for a question.
+        n_read_of_claim: The same for a claim.
         hold: Holds one epoch of the knowledge base still while hits and passages are fetched, and gives its number.
     """
 
@@ -34,6 +35,7 @@ class Engine:
     reader: Reader
     k: int
     n_read: int
+    n_read_of_claim: int
     hold: Callable[[], AbstractContextManager[int]]
 
     def answer(self, question: Question) -> Answer:
@@ -59,7 +61,7 @@ class Engine:
         queries = self.encoder.encode_queries([question.text for question in questions])
         clock.lap("encode")
         with self.hold() as epoch:
-            hits = self.retriever.search(questions, queries, max(self.k, self.n_read))
+            hits = self.retriever.search(questions, queries, max(self.k, self.n_read, self.n_read_of_claim))
             readings = [self._reading(question, found) for question, found in zip(questions, hits, strict=True)]
         clock.lap("retrieve")
         drafts = self._read(readings)
@@ -90,7 +92,7 @@ class Engine:
             self.reader.check(questions)
 
     def _reading(self, question: Question, hits: Sequence[Hit]) -> Reading:
-        read = hits[: self.n_read]
+        read = hits[: self.n_read_of_claim if question.kind is Kind.CLAIM else self.n_read]
         passages = self.passages.passages([hit.passage_id for hit in read])
         return Reading(question, tuple(passages), tuple(hit.score for hit in read))
 

@@ -61,7 +61,7 @@ class Facts:
         from byheart.memory.answers import AnswerCodec
 
         device = self._config.encoder.device
-        reader, codec = MemoryReader(weights, device), AnswerCodec(device=device)
+        reader, codec = MemoryReader(weights, device, self._config.memory.precision), AnswerCodec(device=device)
         return SlotMemory(self._database.connection, self._config.memory, self.ledger, reader, codec)
 
     @cached_property

@@ -396,5 +396,5 @@ class KnowledgeBase:
 
     @property
     def _engine(self) -> Engine:
-        k, n_read = self.config.retrieval.k, self.config.reader.passages
-        return Engine(self.encoder, self._library, self._library, self.reader, k, n_read, self._library.hold)
+        library, k, n = self._library, self.config.retrieval.k, self.config.reader
+        return Engine(self.encoder, library, library, self.reader, k, n.passages, n.claim_passages, library.hold)

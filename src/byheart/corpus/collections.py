@@ -14,7 +14,12 @@ from byheart.corpus.markdown import document_from_markdown
 from byheart.types import Document, passage_id
 
 # These records are passages already: none is split. And what always answers is compared on all questions.
-WHOLE = {"corpus.words": 400, "corpus.max_tokens": 8192, "reader.min_confidence": 0.0}
+WHOLE = {
+    "corpus.words": 400,
+    "corpus.max_tokens": 8192,
+    "reader.min_confidence": 0.0,
+    "encoder.precision": "auto",
+}
 
 
 def nq_documents(data: Path) -> list[Document]:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from byheart.errors import KernelError
 from byheart.text.encoder import load_transformer, pad
+from byheart.text.precision import halve, multiplying
 
 FORMAT = 1
 
@@ -65,7 +66,7 @@ class Kernel(nn.Module):
             device: torch device.
         """
         super().__init__()
-        self.shape, self.device = shape, device
+        self.shape, self.device, self.is_half = shape, device, False
         self.encoder = cast(Any, load_transformer(base, device))
         width = int(self.encoder.config.hidden_size)
         self.squeeze = nn.Linear(width, shape.value_width)
@@ -77,6 +78,11 @@ class Kernel(nn.Module):
         self.to(device)
         for parameter in self.encoder.embeddings.parameters():
             parameter.requires_grad_(False)
+
+    def halve(self) -> None:
+        """Have the layers multiply in bf16 from now on, for inference."""
+        halve(self.encoder.encoder)
+        self.is_half = True
 
     def lower(self, ids: Sequence[Sequence[int]], side: int) -> States:
         """Return the lower half's states of questions or of facts.
@@ -120,9 +126,10 @@ class Kernel(nn.Module):
 
     def _layers(self, states: Tensor, mask: Tensor, first: int, last: int | None) -> Tensor:
         visible = mask[:, None, None, :] > 0
-        for layer in self.encoder.encoder.layer[first:last]:
-            states = layer(states, visible)
-        return states
+        with multiplying(self.is_half, self.device):
+            for layer in self.encoder.encoder.layer[first:last]:
+                states = layer(states, visible)
+        return states.float() if self.is_half else states
 
 
 def save_kernel(

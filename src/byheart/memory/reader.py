@@ -51,22 +51,30 @@ class Shares:
 class MemoryReader:
     """The kernel with arrays in and out."""
 
-    def __init__(self, weights: Path | None = None, device: str = "cpu") -> None:
+    def __init__(self, weights: Path | None = None, device: str = "cpu", precision: str = "auto") -> None:
         """Find the files; the network is loaded when first needed.
 
         Args:
             weights: Weight file, the shipped one by default.
             device: torch device.
+            precision: `auto`, `fp32` or `bf16`.
         """
-        self.weights, self.device = weights or shipped_kernel(), device
+        self.weights, self.device, self.precision = weights or shipped_kernel(), device, precision
         self.base = model_folder(BASE)
         self.tokenizer = load_tokenizer(self.base)
 
     @cached_property
     def _loaded(self) -> tuple[Kernel, dict[str, Any], dict[str, Tensor]]:
-        from byheart.memory.kernel import load_kernel
+        import torch
 
-        kernel, notes, extra = load_kernel(self.weights, self.base, self.device)
+        from byheart.memory.kernel import load_kernel
+        from byheart.text.precision import is_half
+
+        with torch.inference_mode(False):  # refining needs gradients through it, whoever asks first
+            kernel, notes, extra = load_kernel(self.weights, self.base, self.device)
+            if is_half(self.precision, self.device):
+                kernel.halve()
+            kernel.requires_grad_(False)
         if notes.get("base_fingerprint") != self.base_fingerprint:
             raise KernelError(
                 f"{self.weights.name} was trained on another release of {BASE} ({notes.get('base_fingerprint')!r}); "

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SLOTS_PER_FACT = 4  # slots asked of the index for every candidate fact: a fact has several
 NEAR = 0.7  # cosine from which on a new slot might take another fact's questions
+MARGIN = 1.2  # by which its own share must be larger: in another batch sums may round otherwise
 KERNEL = "memory_kernel"  # the parameter that says which networks wrote the slots
 SPELLING = "its answer is not spelled exactly; shorten it, or leave it to retrieval"
 HIDDEN = "another fact is found for its own question; ask it in a way that tells the two apart"
@@ -233,7 +234,7 @@ class SlotMemory:
         for question, of_one in zip(questions, self.slots.search(keys, wanted * SLOTS_PER_FACT), strict=True):
             nearest: dict[int, Found] = {}
             for one in of_one:
-                if one.kind is question.kind:
+                if one.kind is question.kind and one.cosine >= self.config.least_cosine:
                     nearest.setdefault(one.fact, one)
             chosen.append(list(nearest.values())[:wanted])
         return chosen
@@ -321,7 +322,10 @@ def _reason(fact: Learned, split: Shares, answer: str | None) -> str:
     """Return why a recall is not the fact; empty if it is."""
     best = next(iter(split.of_fact), None)
     if best != fact.number:
+        return UNKNOWN if best is None else HIDDEN
+    others = [share for number, share in split.of_fact.items() if number != best]
+    if split.of_fact[best] < MARGIN * max(others, default=0.0):
         return HIDDEN
-    if split.of_fact[best] <= split.not_known:
+    if split.of_fact[best] < MARGIN * split.not_known:
         return UNKNOWN
     return "" if answer == fact.answer else SPELLING

@@ -115,7 +115,8 @@ class CompactReader:
 
     @cached_property
     def _loaded(self) -> tuple[CompactModel, Calibration]:
-        from byheart.reader.compact_model import CompactModel, has_bf16, load_weights
+        from byheart.reader.compact_model import CompactModel, load_weights
+        from byheart.text.precision import is_half
 
         model = CompactModel(self.base, self.device)
         notes = load_weights(self.weights, model)
@@ -126,9 +127,8 @@ class CompactReader:
             )
         held = notes.get("calibration")
         calibration = Calibration(**held) if isinstance(held, dict) else Calibration()
-        precision = self.config.precision
-        is_half = precision == "bf16" or (precision == "auto" and has_bf16(self.device))
-        return (model.halve() if is_half else model).eval(), calibration
+        in_half = is_half(self.config.precision, self.device)
+        return (model.halve() if in_half else model).eval(), calibration
 
     def check(self, questions: Sequence[Question]) -> None:
         """Raise an error that names the first question which is too long for the network.

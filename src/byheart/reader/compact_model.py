@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from byheart.errors import ReaderError
 from byheart.reader.windows import AnswerKind, Window
 from byheart.text.encoder import load_transformer, pad
+from byheart.text.precision import halve, multiplying
 
 FORMAT = 1
 BLOCKED = -1e4
@@ -68,9 +68,7 @@ class CompactModel(nn.Module):
         Returns:
             The model itself.
         """
-        for layer in self.encoder.encoder.modules():
-            if isinstance(layer, nn.Linear):
-                layer.to(torch.bfloat16)  # once, not in every pass
+        halve(self.encoder.encoder)
         self.is_half = True
         return self
 
@@ -89,21 +87,12 @@ class CompactModel(nn.Module):
         for row, window in enumerate(windows):
             open_to_spans[row, : len(window.tokens)] = torch.tensor([token is not None for token in window.tokens])
         inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
-        half = torch.autocast(torch.device(self.device).type, torch.bfloat16) if self.is_half else nullcontext()
-        with half:
+        with multiplying(self.is_half, self.device):
             states = self.encoder(**{k: v.to(self.device) for k, v in inputs.items()}).last_hidden_state
         spans = self.span_head(states).float().masked_fill(~open_to_spans[:, :, None].to(self.device), BLOCKED)
         kind = self.kind_head(states[:, 0]).float()
         start, end = torch.log_softmax(spans, dim=1).unbind(-1)
         return Logits(start, end, torch.log_softmax(kind, dim=-1))
-
-
-def has_bf16(device: str) -> bool:
-    """Return whether a device multiplies in bf16 by itself, so that it is faster and not slower than fp32."""
-    if torch.device(device).type == "cuda":
-        return bool(torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False))
-    asked = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # private, and not in every release
-    return torch.device(device).type == "cpu" and any(getattr(torch.cpu, name, lambda: False)() for name in asked)
 
 
 def span_log_likelihood(logits: Logits, row: int, spans: Sequence[tuple[int, int]]) -> Tensor:

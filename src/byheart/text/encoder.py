@@ -64,7 +64,18 @@ class SentenceEncoder:
     @cached_property
     def model(self) -> torch.nn.Module:
         """The transformer, in evaluation mode on the configured device."""
-        return load_transformer(self.folder, self.config.device)
+        from byheart.text.precision import halve
+
+        model = load_transformer(self.folder, self.config.device)
+        if self._is_half:
+            halve(model)
+        return model
+
+    @cached_property
+    def _is_half(self) -> bool:
+        from byheart.text.precision import is_half
+
+        return is_half(self.config.precision, self.config.device)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, special tokens included."""
@@ -102,10 +113,13 @@ class SentenceEncoder:
     def _forward(self, windows: Sequence[Sequence[int]]) -> Floats:
         import torch
 
+        from byheart.text.precision import multiplying
+
         ids, mask = pad(windows)
         with torch.inference_mode():
             device = self.config.device
-            states = self.model(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
+            with multiplying(self._is_half, device):
+                states = self.model(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state.float()
             pooled = states[:, 0] if self.pooling == "cls" else _mean(states, mask.to(device))
             unit: Floats = torch.nn.functional.normalize(pooled, dim=1).cpu().numpy()
         return unit

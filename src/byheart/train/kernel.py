@@ -198,7 +198,7 @@ def calibrate(kernel: Kernel, encoder: SentenceEncoder, pairs: Sequence[Pair]) -
         return found
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
-    return float(line[0]), float(line[1])
+    return float(line[0].detach()), float(line[1].detach())
 
 
 def judged(kernel: Kernel, encoder: SentenceEncoder, pairs: Sequence[Pair]) -> tuple[torch.Tensor, torch.Tensor]:

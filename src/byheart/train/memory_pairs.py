@@ -21,8 +21,10 @@ from byheart.corpus.datasets import medquad_types, nq_gold, popqa, question_pair
 from byheart.corpus.pararel import Statement, training_statements
 from byheart.corpus.splits import is_nq_training
 from byheart.interfaces import Floats
+from byheart.train.desk_questions import matter, near_misses
 from byheart.train.question_templates import MEDICAL, OPPOSITES, POPQA
 
+DESK = 1200  # made-up facts of a help desk in one pass
 Embed = Callable[[str, Sequence[str]], Floats]
 WRITTEN = ("train_nq_0", "train_nq_1", "train_nq_2", "train_nq_nogold", "train_medical", "train_squad", "train_popqa")
 
@@ -167,6 +169,18 @@ def swapped_pairs(rows: Sequence[tuple[str, str]], n: int, rng: random.Random) -
         yield Pair(clumsy(question, rng), question, answer, True, "swapped")
 
 
+def desk_pairs(n: int, rng: random.Random) -> Iterator[Pair]:
+    """Yield made-up questions to a help desk beside made-up facts: two right and two wrong pairs per fact."""
+    for _ in range(n):
+        held = matter(rng)
+        question, answer = held.wording(rng), held.answer(rng)
+        for _ in range(2):
+            query = held.wording(rng)
+            yield Pair(clumsy(query, rng) if rng.random() < 0.4 else query, question, answer, True, "desk")
+        for miss in near_misses(held, rng):
+            yield Pair(miss.wording(rng), question, answer, False, "desk")
+
+
 def neighbour_pairs(
     name: str, rows: Sequence[tuple[str, str]], embed: Embed, n: int, rng: random.Random
 ) -> Iterator[Pair]:
@@ -220,7 +234,8 @@ def training_pairs(
         *neighbour_pairs("nq", nq, embed, 1000, rng),
         *neighbour_pairs("squad", passages, embed, 2000, rng),
     ]
-    return [*written_pairs(data, written, rng), *rng.sample(made, round(made_share * len(made)))]
+    desk = desk_pairs(DESK, rng)
+    return [*written_pairs(data, written, rng), *desk, *rng.sample(made, round(made_share * len(made)))]
 
 
 def clumsy(text: str, rng: random.Random) -> str:

@@ -68,7 +68,7 @@ def calibrate(
     right = [any(same_answer(c.text, a) for a in q.answers) for c, q in zip(best, asked, strict=True)]
     slope, offset = platt(np.array([c.probability for c in best]), np.array(right))
 
-    stated_readings = readings(claims[0], [a.question for a in stated], config.passages)
+    stated_readings = readings(claims[0], [a.question for a in stated], config.claim_passages)
     supports = np.array([verdict_probability(w) for w in reader.score_windows(stated_readings)])
     held = np.array(
         [(p >= 0.5) == (Verdict.SUPPORTS.value in a.answers) for p, a in zip(supports, stated, strict=True)]
