@@ -26,13 +26,15 @@ from byheart.errors import ByheartError, ConfigError
 ROOT = Path(byheart.__file__).parent
 README = ROOT.parent.parent / "README.md"
 LAYERS = {
-    "words": ("types", "reports", "errors"),
+    "words": ("types", "decisions", "reports", "errors"),
     "contract": ("config", "interfaces", "fakes"),
     "blocks": ("text",),
     "parts": ("corpus", "retrieval", "memory", "reader", "gate", "store"),
     "whole": ("engine",),
     "root": (
         "folder",
+        "asking",
+        "routing",
         "knowledge",
         "facts",
         "capacity",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
 from byheart.engine import Engine
-from byheart.fakes import FakeEncoder, FakeReader, FakeRetriever
+from byheart.fakes import FakeEncoder, FakeMemory, FakeReader, FakeRetriever, FakeRouter
 from byheart.interfaces import Reading
-from byheart.types import Draft, Kind, Passage, Question, Route, passage_id
+from byheart.types import Answer, Citation, Draft, Fact, FactState, Kind, Passage, Question, Route, Source, passage_id
 
 TEXTS = {
     "tower": "The tower of Tarn was completed in 1889.",
@@ -108,3 +109,56 @@ def test_a_closed_book_answer_has_no_source_and_pays_for_no_search() -> None:
     assert (answer.hits, answer.used, answer.citations, answer.epoch) == ((), (), (), 7)
     assert [step.name for step in answer.seconds] == ["read"]
     assert engine(reader).answer_closed_book([]) == []
+
+
+FACT = Fact(
+    "f1",
+    Kind.QUESTION,
+    ("How deep is Lake Orm?",),
+    "212 metres",
+    Source("", PASSAGES[1].id, PASSAGES[1].page, 0, 9),
+    1,
+    "2026-01-01T00:00:00+00:00",
+    FactState.MEMORISED,
+)
+
+
+def knowing(reader: FakeReader, fact: Fact = FACT, route: Route | None = None) -> list[Answer]:
+    """Ask a question that memory knows and one that it does not."""
+    place = Citation(PASSAGES[1].id, PASSAGES[1].page, "", 0, 9, PASSAGES[1].text[:9])
+    whole = replace(engine(reader), memory=FakeMemory([fact], [place]), router=FakeRouter())
+    routes = None if route is None else [route, route]
+    return whole.answer_many(asked("How deep is Lake Orm?", "When was the tower of Tarn completed?"), routes)
+
+
+def test_what_memory_knows_costs_no_retrieval_and_no_reading_and_is_cited() -> None:
+    reader = CountingReader()
+    known, looked_up = knowing(reader)
+    assert (known.text, known.route, known.fact_id, known.hits) == ("212 metres", Route.MEMORY, "f1", ())
+    assert known.citations[0].passage_id in known.used
+    assert (looked_up.route, looked_up.fact_id) == (Route.RETRIEVAL, None)
+    assert looked_up.hits
+    assert reader.calls == [1]
+    assert [step.name for step in known.seconds] == ["encode", "recall", "gate", "retrieve", "read"]
+    assert known.decision is not None
+    assert {chance.route for chance in known.decision.chances} >= {Route.MEMORY, Route.RETRIEVAL}
+
+
+def test_both_reads_the_facts_own_passage_without_a_search() -> None:
+    reader = CountingReader()
+    known, unknown = knowing(reader, route=Route.BOTH)
+    assert (known.route, known.hits, known.used) == (Route.BOTH, (), (PASSAGES[1].id,))
+    assert (unknown.text, unknown.route) == (None, Route.ABSTAIN)
+    assert reader.calls == [1]
+
+
+def test_memory_and_passage_that_disagree_are_both_told() -> None:
+    known, _ = knowing(FakeReader(), replace(FACT, answer="7 metres"), Route.BOTH)
+    assert known.disagreement is not None
+    assert known.disagreement.memory == "7 metres"
+    assert known.text in {known.disagreement.memory, known.disagreement.passage}
+
+
+def test_a_forced_memory_route_abstains_where_memory_has_nothing() -> None:
+    known, unknown = knowing(FakeReader(), route=Route.MEMORY)
+    assert (known.text, unknown.text, unknown.route) == ("212 metres", None, Route.ABSTAIN)

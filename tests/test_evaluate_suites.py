@@ -20,10 +20,12 @@ from byheart.evaluate.rows import Row, read
 from byheart.evaluate.session import Session, ask, clock
 from byheart.evaluate.suites import SUITES, Job, run_job
 from byheart.fakes import FakeEncoder, FakeReader
+from byheart.folder import init
 from byheart.interfaces import Reading
-from byheart.knowledge import KnowledgeBase, init
+from byheart.knowledge import KnowledgeBase
 from byheart.store.database import FILE
 from byheart.types import Answer, Draft, Question, Route
+from fake_memory import Behaviour
 
 ANIMALS = ("otter", "badger", "heron", "weasel", "kestrel", "salmon", "beaver", "lynx", "marten", "osprey")
 PLACES = ("Avon", "Brent", "Colne", "Derwent", "Exe", "Forth", "Greta", "Humber", "Irwell", "Kennet")
@@ -84,7 +86,15 @@ def write_support(data: Path) -> None:
         for lang in ("en", "fr")
     ]
     write(data / "logingov_help/help_articles.jsonl.gz", articles)
-    faq = [{"id": "faq-1", "question": "?", "answer": "In settings", "article": "help/phone", "evidence": "settings"}]
+    faq = [
+        {
+            "id": "faq-1",
+            "question": "How do I change my phone?",
+            "answer": "In settings",
+            "article": "help/phone",
+            "evidence": "settings",
+        }
+    ]
     write(data / "support/support_faq.jsonl", faq)
     queries = [
         {"id": "q-1", "fact": "faq-1", "query": "change phone number", "style": "plain"},
@@ -118,7 +128,7 @@ def open_fake(folder: Path, changed: Mapping[str, object]) -> KnowledgeBase:
 
 def job(data: Path, suite: str, limit: int | None = None) -> Job:
     root = data.parent
-    return Job(suite, data, None, root / "results", limit, seed=5, work=root / "work", open_base=open_fake)
+    return Job(suite, data, None, root / "results", limit, seed=5, work=root / "work", open_base=Behaviour().open)
 
 
 def values(rows: Sequence[Row], split: str, system: str) -> dict[str, float]:
@@ -154,7 +164,7 @@ def test_a_run_cut_short_by_the_limit_does_not_replace_the_whole(data: Path) -> 
     whole = run_job(job(data, "support"))
     short = run_job(job(data, "support", limit=1))
     assert {row.split for row in short} >= {"facts, first 1", "plain, first 1"}
-    assert {row.n for row in short} == {1}
+    assert {row.n for row in short if row.system == "hybrid"} == {1}
     assert {row.command for row in short} == {"byheart evaluate support --data DIR --limit 1 --seed 5"}
     assert read(data.parent / "results" / "support.json") == whole + short
 
@@ -173,7 +183,8 @@ def test_the_fever_suite_scores_verdicts_on_dev_and_on_the_evaluation_split(data
 
 def test_the_support_suite_reports_each_style_and_language_by_article(data: Path) -> None:
     rows = run_job(job(data, "support"))
-    assert {row.split for row in rows} == {"facts", "plain", "terse", "retrieval_only", "languages", "language es"}
+    searched = {row.split for row in rows if row.system == "hybrid"}
+    assert searched == {"facts", "plain", "terse", "retrieval_only", "languages", "language es"}
     assert values(rows, "facts", "bm25")["recall@1"] == values(rows, "retrieval_only", "bm25")["recall@1"] == 1.0
     assert {row.n for row in rows if row.split == "facts"} == {2}
 

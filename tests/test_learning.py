@@ -17,7 +17,8 @@ import pytest
 
 from byheart import facts as facts_module
 from byheart.config import Config
-from byheart.errors import FactError, KernelError
+from byheart.decisions import Route, Wishes
+from byheart.errors import ConfigError, FactError, KernelError
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.folder import init
 from byheart.knowledge import KnowledgeBase
@@ -290,3 +291,32 @@ def test_a_killed_learner_leaves_whole_facts_that_are_recalled_exactly(kb: Knowl
         assert kb.capacity().slots == sum(len(fact.questions) for fact in held)
         kb.forget(*[fact.id for fact in facts])
         assert kb.capacity().slots == 0
+
+
+def test_ask_answers_from_memory_what_it_knows_and_looks_up_the_rest(taught: KnowledgeBase, world: Path) -> None:
+    taught.add(world / "docs")
+    known = taught.ask("Who built the lighthouse of Korva?")
+    assert (known.text, known.route, known.hits) == ("Ilse Marenka", Route.MEMORY, ())
+    assert known.fact_id is not None
+    looked_up = taught.ask("Where do puffins nest?")
+    assert looked_up.route is Route.RETRIEVAL
+    forced = taught.ask_many([Question(FACTS[2].question)], route=Route.RETRIEVAL)[0]
+    assert forced.hits
+
+
+def test_a_risk_or_a_budget_needs_a_calibration_that_can_promise_it(taught: KnowledgeBase) -> None:
+    for wishes in (Wishes(risk=0.01), Wishes(budget=0.5)):
+        with pytest.raises(ConfigError, match="byheart calibrate"):
+            taught.ask_many([Question(FACTS[0].question)], wishes=wishes)
+    with pytest.raises(ConfigError, match="30 held-out"):
+        taught.calibrate([Question(FACTS[0].question)], [(FACTS[0].answer,)])
+    asked = [Question(fact.question, fact.kind) for fact in FACTS] * 5
+    report = taught.calibrate(asked, [(fact.answer,) for fact in FACTS] * 5)
+    assert (report.n, report.recalled, report.right["memory"]) == (40, 40, 1.0)
+    with pytest.raises(ConfigError, match="at least 299"):
+        taught.ask_many(asked[:1], wishes=Wishes(risk=0.01))
+    promised = taught.ask_many(asked[:1], wishes=Wishes(risk=0.1, budget=0.5))[0]
+    assert promised.decision is not None
+    assert promised.decision.bound is not None
+    assert promised.decision.bound.upper <= 0.1
+    assert (promised.text, promised.route) == (FACTS[0].answer, Route.MEMORY)

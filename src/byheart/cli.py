@@ -26,7 +26,7 @@ from byheart.terminal import (
     read_setting,
     say,
 )
-from byheart.types import Answer, Passage
+from byheart.types import Answer, Kind, Passage, Question
 
 if TYPE_CHECKING:
     from byheart.knowledge import KnowledgeBase
@@ -86,6 +86,10 @@ def parser() -> argparse.ArgumentParser:
         "--reader", choices=("compact", "causal-lm", "openai"), help="another reader than the configured one"
     )
 
+    ask.add_argument("--risk", type=float, help="largest share of memory's answers that may be wrong, such as 0.01")
+    ask.add_argument("--budget", type=float, help="retrievals per question at most, on average, such as 0.6")
+    ask.add_argument("--route", choices=("memory", "retrieval", "both"), help="one way for every question")
+
     search = add_command(commands, "search", _search, "list the best passages")
     search.add_argument("question", help="what to look for")
     search.add_argument("-k", type=int, default=5, help="passages (default 5)")
@@ -139,11 +143,19 @@ def _ask(arguments: argparse.Namespace) -> int:
         if arguments.reader:
             kb.config = kb.config.replace("reader.name", arguments.reader)
         if arguments.question == "-":
-            return each_line(sys.stdin or (), lambda text: kb.ask(text, claim=arguments.claim))
-        answer = kb.ask(arguments.question, claim=arguments.claim)
+            return each_line(sys.stdin or (), lambda text: _answered(kb, text, arguments))
+        answer = _answered(kb, arguments.question, arguments)
         nearest = _nearest(kb, answer) if answer.text is None else []
     say(arguments, answer, show.answer(answer, nearest))
     return 0
+
+
+def _answered(kb: KnowledgeBase, text: str, arguments: argparse.Namespace) -> Answer:
+    from byheart.decisions import Route, Wishes
+
+    question = Question.parse(text, Kind.CLAIM if arguments.claim else Kind.QUESTION)
+    wishes = Wishes(arguments.risk, budget=arguments.budget)
+    return kb.ask_many([question], wishes=wishes, route=Route(arguments.route) if arguments.route else None)[0]
 
 
 def _nearest(kb: KnowledgeBase, answer: Answer) -> list[Passage]:

@@ -32,6 +32,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     forget = add_command(commands, "forget", _forget, "remove facts; what they held leaves the file")
     forget.add_argument("ids", nargs="+", metavar="ID", help="ids, as `byheart facts` lists them")
 
+    calibrate = add_command(commands, "calibrate", _calibrate, "fit the gate to held-out questions")
+    calibrate.add_argument("--questions", type=Path, required=True, help="JSONL of {question, answers, kind?}")
+
     add_command(commands, "capacity", _capacity, "how full memory is, and its recall now and at ten times the facts")
 
 
@@ -68,6 +71,15 @@ def _forget(arguments: argparse.Namespace) -> None:
     with open_base(arguments) as kb:
         n = kb.forget(*arguments.ids)
         say(arguments, {"forgotten": n, "epoch": kb.epoch}, f"{n} facts forgotten; epoch {kb.epoch}")
+
+
+def _calibrate(arguments: argparse.Namespace) -> None:
+    from byheart import show_memory
+    from byheart.corpus.questions import read_answered_questions
+
+    with open_base(arguments) as kb, Bar() as bar:
+        report = kb.calibrate(*read_answered_questions(arguments.questions), bar)
+    say(arguments, report, show_memory.calibrated(report))
 
 
 def _capacity(arguments: argparse.Namespace) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from byheart.terminal import Bar
 
 DATA_VARIABLE = "BYHEART_DATA"
+SUITES = ("nq", "fever", "support", "near_miss", "capacity", "write_rate")  # as in evaluate.suites
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -22,7 +23,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """
     evaluate = commands.add_parser("evaluate", help="run an evaluation suite; resumable")
     evaluate.set_defaults(run=_evaluate)
-    evaluate.add_argument("suite", choices=("nq", "fever", "support"), help="what to measure")
+    evaluate.add_argument("suite", choices=SUITES, help="what to measure")
     evaluate.add_argument(
         "--kb", type=Path, help="knowledge base of the suite's corpus, built if missing (default: work folder)"
     )

@@ -105,7 +105,8 @@ class MemoryConfig:
     candidates: int = _setting(4, "facts that the memory reader weighs against a question", low=1, high=64)
     cells: int = _setting(256, "product-key cells visited by a read", low=1, high=65_536)
     cell_slots: int = _setting(64, "slots that a cell holds", low=1, high=4096)
-    least_cosine: float = _setting(0.35, "least cosine of a question's and a fact's key to weigh it", low=-1, high=1)
+    reach: float = _setting(0.15, "how much farther than the nearest fact another may lie to be weighed", low=0, high=2)
+    least_cosine: float = _setting(0.25, "least cosine of a question's and a fact's key to weigh it", low=-1, high=1)
     precision: str = _setting(
         "auto",
         "arithmetic of the network; auto is bf16 where the processor has it (three times as fast), else fp32",

@@ -1,6 +1,8 @@
 """From a question to an answer: the only file that knows the order of the steps.
 
 Owns the order and the clock. Knows the parts by their Protocols and names no class of a part.
+
+    encode → recall → decide → (memory: nothing more; both: the fact's own passages; retrieval: search) → read
 """
 
 from __future__ import annotations
@@ -8,10 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from byheart.interfaces import Encoder, Limited, Passages, Reader, Reading, Retriever
-from byheart.types import Answer, Draft, Hit, Kind, Question, Route, Step
+from byheart.decisions import Decision, Disagreement
+from byheart.interfaces import Encoder, Floats, Limited, Memory, Passages, Reader, Reading, Retriever, Router
+from byheart.types import Answer, Draft, Hit, Kind, Question, Recall, Route, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class Engine:
         n_read: Passages the reader is given for a question.
         n_read_of_claim: The same for a claim.
         hold: Holds one epoch of the knowledge base still while hits and passages are fetched, and gives its number.
+        memory: Recalls facts; None where there are none, and every question is retrieved for.
+        router: Decides which way a question goes.
     """
 
     encoder: Encoder
@@ -37,16 +42,19 @@ class Engine:
     n_read: int
     n_read_of_claim: int
     hold: Callable[[], AbstractContextManager[int]]
+    memory: Memory | None = None
+    router: Router | None = None
 
     def answer(self, question: Question) -> Answer:
         """Return the answer to one question."""
         return self.answer_many([question])[0]
 
-    def answer_many(self, questions: Sequence[Question]) -> list[Answer]:
+    def answer_many(self, questions: Sequence[Question], routes: Sequence[Route] | None = None) -> list[Answer]:
         """Return one answer per question, each with sources and with seconds per step.
 
         Args:
             questions: Questions and claims, mixed as they come.
+            routes: Ways they are to go, whatever the gate says; None to let it decide.
 
         Returns:
             Answers in order.
@@ -61,15 +69,17 @@ class Engine:
         queries = self.encoder.encode_queries([question.text for question in questions])
         clock.lap("encode")
         with self.hold() as epoch:
-            hits = self.retriever.search(questions, queries, max(self.k, self.n_read, self.n_read_of_claim))
-            readings = [self._reading(question, found) for question, found in zip(questions, hits, strict=True)]
+            recalls, decisions = self._decided(questions, queries, routes, clock)
+            found = self._retrieved(questions, queries, decisions)
+            readings = [
+                self._reading(question, hits, recall, decision)
+                for question, hits, recall, decision in zip(questions, found, recalls, decisions, strict=True)
+            ]
         clock.lap("retrieve")
         drafts = self._read(readings)
         clock.lap("read")
-        return [
-            _answer(question, draft, found, clock, epoch)
-            for question, draft, found in zip(questions, drafts, hits, strict=True)
-        ]
+        rows = zip(questions, drafts, found, recalls, decisions, strict=True)
+        return [_answer(_Row(*row), clock, epoch) for row in rows]
 
     def answer_closed_book(self, questions: Sequence[Question]) -> list[Answer]:
         """Return what the reader answers without any passage: the closed-book baseline."""
@@ -82,16 +92,45 @@ class Engine:
         with self.hold() as epoch:
             pass
         # No passage was fetched: what is answered is in the reader's own weights.
-        return [
-            _answer(question, draft, (), clock, epoch, Route.MEMORY)
-            for question, draft in zip(questions, drafts, strict=True)
-        ]
+        closed = Decision(Route.MEMORY, ())
+        rows = [_Row(question, draft, (), None, closed) for question, draft in zip(questions, drafts, strict=True)]
+        return [replace(_read_answer(row, clock, epoch), decision=None) for row in rows]
 
     def _check(self, questions: Sequence[Question]) -> None:
         if isinstance(self.reader, Limited):
             self.reader.check(questions)
 
-    def _reading(self, question: Question, hits: Sequence[Hit]) -> Reading:
+    def _decided(
+        self, questions: Sequence[Question], queries: Floats, routes: Sequence[Route] | None, clock: _Clock
+    ) -> tuple[Sequence[Recall | None], list[Decision]]:
+        """Return what memory says and which way each question goes."""
+        if self.memory is None or self.router is None:
+            return [None] * len(questions), [Decision(Route.RETRIEVAL, ())] * len(questions)
+        recalls = self.memory.recall_held(questions, queries)
+        clock.lap("recall")
+        decisions = self.router.route(questions, recalls)
+        if routes is not None:
+            decisions = [replace(decision, route=route) for decision, route in zip(decisions, routes, strict=True)]
+        clock.lap("gate")
+        return recalls, decisions
+
+    def _retrieved(
+        self, questions: Sequence[Question], queries: Floats, decisions: Sequence[Decision]
+    ) -> list[tuple[Hit, ...]]:
+        """Return hits of the questions that are searched for; none of the others."""
+        wanted = [i for i, decision in enumerate(decisions) if decision.route is Route.RETRIEVAL]
+        found: list[tuple[Hit, ...]] = [()] * len(questions)
+        if wanted:
+            k = max(self.k, self.n_read, self.n_read_of_claim)
+            searched = self.retriever.search([questions[i] for i in wanted], queries[wanted], k)
+            for i, hits in zip(wanted, searched, strict=True):
+                found[i] = hits
+        return found
+
+    def _reading(self, question: Question, hits: Sequence[Hit], recall: Recall | None, decision: Decision) -> Reading:
+        if decision.route is Route.BOTH and recall is not None:
+            ids = [citation.passage_id for citation in recall.citations]
+            return Reading(question, tuple(self.passages.passages(ids)), (1.0,) * len(ids))
         read = hits[: self.n_read_of_claim if question.kind is Kind.CLAIM else self.n_read]
         passages = self.passages.passages([hit.passage_id for hit in read])
         return Reading(question, tuple(passages), tuple(hit.score for hit in read))
@@ -117,18 +156,66 @@ class _Clock:
         self._last = now
 
 
-def _answer(
-    question: Question, draft: Draft, hits: Sequence[Hit], clock: _Clock, epoch: int, route: Route = Route.RETRIEVAL
-) -> Answer:
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """All that is known of one question when its answer is made."""
+
+    question: Question
+    draft: Draft
+    hits: tuple[Hit, ...]
+    recall: Recall | None
+    decision: Decision
+
+
+def _answer(row: _Row, clock: _Clock, epoch: int) -> Answer:
+    """Return the answer of a question's route; where memory was asked too, what it said is told."""
+    if row.recall is not None and row.decision.route is Route.MEMORY:
+        return _recalled(row, row.recall, clock, epoch)
+    answer = _read_answer(row, clock, epoch)
+    if row.recall is None or row.recall.fact is None or row.decision.route is not Route.BOTH:
+        return answer
+    if answer.text is None:  # the fact's own passage was read, and says nothing the reader could use
+        return replace(_recalled(row, row.recall, clock, epoch), route=Route.BOTH, used=answer.used)
+    said, is_read = str(row.recall.answer), (answer.confidence or 0.0) > row.recall.probability
+    used = answer if is_read else replace(_recalled(row, row.recall, clock, epoch), route=Route.BOTH, used=answer.used)
+    if _plain(answer.text) == _plain(said):
+        return replace(used, fact_id=row.recall.fact.id)
+    taken = Route.RETRIEVAL if is_read else Route.MEMORY
+    told = Disagreement(said, answer.text, taken, row.recall.fact.changed_at)
+    return replace(used, fact_id=row.recall.fact.id, disagreement=told)
+
+
+def _plain(text: str) -> str:
+    return text.casefold().strip(" .")
+
+
+def _recalled(row: _Row, recall: Recall, clock: _Clock, epoch: int) -> Answer:
+    chances = {chance.route: chance.probability for chance in row.decision.chances}
     return Answer(
-        question=question,
-        text=draft.text,
-        route=Route.ABSTAIN if draft.text is None else route,
-        confidence=draft.confidence,
-        citations=draft.citations,
-        hits=tuple(hits),
-        used=draft.used,
+        question=row.question,
+        text=recall.answer,
+        route=Route.ABSTAIN if recall.answer is None else Route.MEMORY,
+        confidence=chances.get(Route.MEMORY, recall.probability),
+        citations=recall.citations,
+        used=tuple(citation.passage_id for citation in recall.citations),
         seconds=tuple(clock.steps),
         epoch=epoch,
-        prompt_tokens=draft.prompt_tokens,
+        decision=row.decision,
+        fact_id=None if recall.fact is None else recall.fact.id,
+    )
+
+
+def _read_answer(row: _Row, clock: _Clock, epoch: int) -> Answer:
+    return Answer(
+        question=row.question,
+        text=row.draft.text,
+        route=Route.ABSTAIN if row.draft.text is None else row.decision.route,
+        confidence=row.draft.confidence,
+        citations=row.draft.citations,
+        hits=row.hits,
+        used=row.draft.used,
+        seconds=tuple(clock.steps),
+        epoch=epoch,
+        prompt_tokens=row.draft.prompt_tokens,
+        decision=row.decision if row.decision.chances else None,
     )

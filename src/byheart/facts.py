@@ -95,14 +95,35 @@ class Facts:
         start = time.perf_counter()
         pooled = self.encode([question.text for question in questions])
         encoding = Step("encode", (time.perf_counter() - start) / len(questions))
-        with self._database.read() as connection:
-            epoch, documents = self._database.epoch, Documents(connection)
-            recalls = [
-                replace(found, citations=cited(found.fact, documents), seconds=(encoding, *found.seconds), epoch=epoch)
-                for found in self.slots.recall(questions, pooled)
-            ]
+        with self._database.read():
+            recalls = self._recalled(questions, pooled)
         self._count(recalls)
-        return recalls
+        return [replace(recall, seconds=(encoding, *recall.seconds)) for recall in recalls]
+
+    def recall_held(self, questions: Sequence[Question], queries: Floats) -> list[Recall]:
+        """Return recalls inside an open transaction.
+
+        Args:
+            questions: Questions and claims.
+            queries: Their vectors by the knowledge base's encoder. Shape `batch width`.
+
+        Returns:
+            Recalls in order.
+        """
+        is_shared = self._own_encoder is self._encoder()
+        return self._recalled(questions, queries if is_shared else self.encode([q.text for q in questions]))
+
+    def is_used(self) -> bool:
+        """Return whether there is a slot: without one no network needs to be loaded."""
+        with self._database.read() as connection:
+            return connection.execute("SELECT 1 FROM slots LIMIT 1").fetchone() is not None
+
+    def _recalled(self, questions: Sequence[Question], pooled: Floats) -> list[Recall]:
+        epoch, documents = self._database.epoch, Documents(self._database.connection)
+        return [
+            replace(found, citations=cited(found.fact, documents), epoch=epoch)
+            for found in self.slots.recall(questions, pooled)
+        ]
 
     def listed(self, search: str = "", limit: int | None = None) -> list[Fact]:
         """Return facts in the order they were learned, those that hold `search` where it is given."""

@@ -13,10 +13,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from byheart.decisions import Chance, Decision
 from byheart.errors import PassageError
 from byheart.interfaces import Floats, IndexEntry, Reading, SparseVector
 from byheart.reports import Progress, no_progress
-from byheart.types import Citation, Draft, Hit, Kind, Passage, Question, Verdict
+from byheart.types import Citation, Draft, Fact, FactShare, Hit, Kind, Passage, Question, Recall, Route, Verdict
 
 T = TypeVar("T")
 WIDTH = 32
@@ -232,3 +233,67 @@ def _found(held: dict[str, T], passage_id: str) -> T:
     if passage_id not in held:
         raise PassageError(f"there is no passage {passage_id!r}; search again for its new id")
     return held[passage_id]
+
+
+class FakeMemory:
+    """Recalls a fact when it is asked letter by letter, whatever the case."""
+
+    def __init__(self, facts: Sequence[Fact], citations: Sequence[Citation] = ()) -> None:
+        """Keep the facts.
+
+        Args:
+            facts: Facts with texts.
+            citations: Where they stand; a fact is cited by those of its page.
+        """
+        self.facts, self.citations = tuple(facts), tuple(citations)
+
+    def recall_held(self, questions: Sequence[Question], queries: Floats) -> list[Recall]:
+        """Return one recall per question.
+
+        Args:
+            questions: What is asked.
+            queries: Not looked at. Shape `batch width`.
+
+        Returns:
+            Probability .98 for the fact whose question this is, 1 for *not known* where there is none.
+        """
+        return [self._recall(question) for question in questions]
+
+    def _recall(self, question: Question) -> Recall:
+        wanted = question.text.casefold()
+        found = next((fact for fact in self.facts if wanted in {text.casefold() for text in fact.questions}), None)
+        if found is None:
+            return Recall(question, None, 0.0, 1.0)
+        places = tuple(place for place in self.citations if place.page == found.source.page)
+        return Recall(question, found.answer, 0.98, 0.02, (FactShare(found.id, 0.98, 1.0),), found, places)
+
+
+class FakeRouter:
+    """Takes memory's word where it is sure, and looks up everything else."""
+
+    def __init__(self, threshold: float = 0.5) -> None:
+        """Keep the threshold.
+
+        Args:
+            threshold: Least probability at which memory answers.
+        """
+        self.threshold = threshold
+
+    def route(self, questions: Sequence[Question], recalls: Sequence[Recall]) -> list[Decision]:
+        """Return one decision per question.
+
+        Args:
+            questions: What is asked.
+            recalls: What memory says.
+
+        Returns:
+            Memory or retrieval.
+        """
+        sure = [recall.probability >= self.threshold for recall in recalls]
+        return [
+            Decision(
+                Route.MEMORY if is_sure else Route.RETRIEVAL,
+                (Chance(Route.MEMORY, recall.probability, 0.0), Chance(Route.RETRIEVAL, 0.7, 1.0)),
+            )
+            for recall, is_sure in zip(recalls, sure, strict=True)
+        ]

@@ -13,8 +13,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from byheart.decisions import Decision
 from byheart.reports import Progress, no_progress
-from byheart.types import Draft, Hit, Passage, Question
+from byheart.types import Draft, Hit, Passage, Question, Recall
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -137,6 +138,20 @@ class Limited(Protocol):
 
     def check(self, questions: Sequence[Question]) -> None:
         """Raise QuestionError for the first question that it cannot read, before anything is paid for."""
+
+
+class Memory(Protocol):
+    """Recalls facts; call it while an epoch is held."""
+
+    def recall_held(self, questions: Sequence[Question], queries: Floats) -> list[Recall]:
+        """Return one recall per question, with citations. `queries` has shape `batch width`."""
+
+
+class Router(Protocol):
+    """Decides which way questions go; call it while an epoch is held."""
+
+    def route(self, questions: Sequence[Question], recalls: Sequence[Recall]) -> list[Decision]:
+        """Return one decision per question, from numbers alone: nothing is retrieved or generated for it."""
 
 
 class Passages(Protocol):

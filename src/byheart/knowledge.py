@@ -5,24 +5,24 @@ Owns which class stands behind each Protocol, and the public API. What belongs t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from byheart import imprint
+from byheart.asking import Asking
 from byheart.config import FIXED_ONCE_FILLED, Config
 from byheart.corpus.facts import read_facts
-from byheart.engine import Engine
+from byheart.decisions import Wishes
 from byheart.errors import ConfigError, InputError
 from byheart.facts import Facts
 from byheart.ingest import Ingest
 from byheart.interfaces import Encoder, Reader
 from byheart.library import Library
 from byheart.readers import chosen_reader
-from byheart.reports import AddReport, Capacity, LearnReport, Progress, RemoveReport, Status, no_progress
+from byheart.reports import AddReport, Calibrated, Capacity, LearnReport, Progress, RemoveReport, Status, no_progress
 from byheart.retrieval.analyzer import ANALYZER_VERSION
-from byheart.retrieval.fitting import FittedWeight, fit_dense_weight
+from byheart.retrieval.fitting import FittedWeight
 from byheart.sizes import described
 from byheart.snapshots import check_snapshot, copy_weights, write_snapshot
 from byheart.store import database
@@ -30,7 +30,7 @@ from byheart.store.database import Database
 from byheart.store.documents import Documents
 from byheart.store.settings import read_config, write_config
 from byheart.text.encoder import SentenceEncoder
-from byheart.types import Answer, Document, Fact, Hit, Kind, NewFact, Passage, Question, Recall
+from byheart.types import Answer, Document, Fact, Hit, Kind, NewFact, Passage, Question, Recall, Route
 
 
 class KnowledgeBase:
@@ -147,66 +147,64 @@ class KnowledgeBase:
         """
         return self._ingest.remove([str(name) for name in names])
 
-    def ask(self, text: str, *, claim: bool = False) -> Answer:
-        """Return the answer to one question, with its sources.
+    def ask(self, text: str, *, claim: bool = False, risk: float | None = None, budget: float | None = None) -> Answer:
+        """Return the answer to one question, from memory or from documents, with its sources.
 
         Args:
             text: The question, or a claim to check.
             claim: Whether `text` is a claim: the answer is then SUPPORTS or REFUTES.
+            risk: Largest share of memory's answers that may be wrong, as calibrated; else it is looked up.
+            budget: Retrievals per question at most, on average.
 
         Returns:
             The answer.
 
         Raises:
             QuestionError: The text is empty, too long, or no text.
+            ConfigError: The calibration set cannot promise the risk.
         """
-        return self.ask_many([Question.parse(text, Kind.CLAIM if claim else Kind.QUESTION)])[0]
+        question = Question.parse(text, Kind.CLAIM if claim else Kind.QUESTION)
+        return self.ask_many([question], wishes=Wishes(risk, budget=budget))[0]
 
-    def ask_many(self, questions: Sequence[Question], *, closed_book: bool = False) -> list[Answer]:
+    def ask_many(
+        self,
+        questions: Sequence[Question],
+        *,
+        closed_book: bool = False,
+        wishes: Wishes | None = None,
+        route: Route | None = None,
+    ) -> list[Answer]:
         """Return one answer per question.
 
         Args:
             questions: Parsed questions and claims.
             closed_book: Answer without any passage; a baseline.
+            wishes: Risk and budget; those of the settings if None.
+            route: One way for all of them, whatever the gate says.
 
         Returns:
             Answers in order.
         """
-        return self._engine.answer_closed_book(questions) if closed_book else self._engine.answer_many(questions)
+        if closed_book:
+            return self._asking.answer_closed_book(questions)
+        routes = None if route is None else [route] * len(questions)
+        return self._asking.answer_many(questions, wishes or Wishes(), routes)
+
+    def calibrate(
+        self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress = no_progress
+    ) -> Calibrated:
+        """Fit the gate to held-out questions with their accepted answers, and return how each route did."""
+        return self._asking.calibrate(questions, gold, progress)
 
     def search(self, text: str, k: int = 5) -> list[tuple[Hit, Passage]]:
-        """Return the `k` best passages for a question, best first, each with its scores.
-
-        Args:
-            text: The question.
-            k: Passages wanted.
-
-        Returns:
-            Hits with their passages; fewer than `k` where there are no more.
-        """
-        question = Question.parse(text)
-        queries = self.encoder.encode_queries([question.text])
-        with self._library.hold():
-            hits = self._library.search([question], queries, k)[0]
-            passages = self._library.passages([hit.passage_id for hit in hits])
-        return list(zip(hits, passages, strict=True))
+        """Return the `k` best passages for a question, best first, each with its scores; fewer where there are none."""
+        return self._asking.search([Question.parse(text)], k)[0]
 
     def search_many(
         self, questions: Sequence[Question], k: int, *, dense_weight: float | None = None
     ) -> list[tuple[Hit, ...]]:
-        """Return hits, best first, per question.
-
-        Args:
-            questions: Parsed questions.
-            k: Hits per question.
-            dense_weight: 0 for BM25 alone, 1 for dense alone, None for the fitted weight.
-
-        Returns:
-            Hits.
-        """
-        queries = self.encoder.encode_queries([question.text for question in questions])
-        with self._library.hold():
-            return self._library.search(questions, queries, k, dense_weight)
+        """Return hits, best first, per question; `dense_weight` is 0 for BM25 alone, 1 for dense alone."""
+        return [tuple(hit for hit, _ in found) for found in self._asking.search(questions, k, dense_weight)]
 
     def learn(self, facts: str | Path | Iterable[NewFact], progress: Progress = no_progress) -> LearnReport:
         """Learn facts by heart; learning again changes nothing.
@@ -298,24 +296,8 @@ class KnowledgeBase:
             return Documents(connection).pages()
 
     def tune(self, questions: Sequence[Question], passage_ids: Sequence[str]) -> FittedWeight:
-        """Fit the share of the cosine in the fused score to questions and the ids of the passages that answer them.
-
-        Args:
-            questions: Training questions.
-            passage_ids: One per question.
-
-        Returns:
-            The weight, kept as a new epoch, and its recall on these questions.
-        """
-        queries = self.encoder.encode_queries([question.text for question in questions])
-        self.passages(passage_ids)  # an id that is not there is an error here, not a miss in the figures
-        with self._library.hold():
-            candidates = self._library.candidates(questions, queries)
-        fitted = fit_dense_weight(candidates, passage_ids)
-        weight = json.dumps(fitted.dense_weight)
-        with self._database.write() as connection:
-            connection.execute("INSERT OR REPLACE INTO parameters VALUES ('dense_weight', ?)", (weight,))
-        return fitted
+        """Fit the fusion weight to questions and the ids of the passages that answer them, and keep it."""
+        return self._asking.tune(questions, passage_ids)
 
     def configure(self, key: str, value: object) -> Config:
         """Change one setting in `config.toml`; it holds from the next `open`.
@@ -395,6 +377,6 @@ class KnowledgeBase:
         return Ingest(root, self.config, self._database, lambda: self.encoder, library.index, library.suspect_mirror)
 
     @property
-    def _engine(self) -> Engine:
-        library, k, n = self._library, self.config.retrieval.k, self.config.reader
-        return Engine(self.encoder, library, library, self.reader, k, n.passages, n.claim_passages, library.hold)
+    def _asking(self) -> Asking:
+        given = (self._database, self._library, self.memory, self.config)
+        return Asking(*given, lambda: self.encoder, lambda: self.reader)

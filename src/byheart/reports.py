@@ -5,6 +5,7 @@ Owns the shape of what a command prints when it is done. Knows nothing of models
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -93,6 +94,23 @@ class LearnReport:
     refined: int = 0
     epoch: int = 0
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What calibrating the gate saw.
+
+    Attributes:
+        n: Questions.
+        recalled: Questions for which memory had a candidate: what a risk is promised on.
+        right: Share of right answers, per route.
+        epoch: Epoch after it.
+    """
+
+    n: int
+    recalled: int
+    right: Mapping[str, float]
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)

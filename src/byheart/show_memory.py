@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byheart.reports import Capacity, LearnReport
+from byheart.reports import Calibrated, Capacity, LearnReport
 from byheart.show import citation, line
 from byheart.types import Fact, FactState, Recall
 
@@ -64,6 +64,15 @@ def capacity(found: Capacity) -> str:
         "recall at 10x": f"{_share(found.recall_at_ten_times)} (predicted)",
     }
     return "\n".join(f"{name:<16} {value}" for name, value in rows.items())
+
+
+def calibrated(report: Calibrated) -> str:
+    """Return how often each route was right on the calibration questions."""
+    routes = ", ".join(f"{name} {share:.3f}" for name, share in report.right.items())
+    return (
+        f"{report.n} questions, of which memory had a candidate for {report.recalled}; right: {routes}; epoch "
+        f"{report.epoch}. Risks can be asked for now: byheart ask KB QUESTION --risk 0.05"
+    )
 
 
 def _share(value: float | None) -> str:

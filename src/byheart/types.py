@@ -10,18 +10,11 @@ import enum
 import unicodedata
 from dataclasses import dataclass
 
+from byheart.decisions import Decision, Disagreement
+from byheart.decisions import Route as Route
 from byheart.errors import QuestionError
 
 MAX_QUESTION_CHARACTERS = 4_000
-
-
-class Route(enum.StrEnum):
-    """Where an answer comes from."""
-
-    MEMORY = "memory"
-    RETRIEVAL = "retrieval"
-    BOTH = "both"
-    ABSTAIN = "abstain"
 
 
 class Kind(enum.StrEnum):
@@ -232,6 +225,9 @@ class Answer:
         seconds: Seconds per step, in order.
         epoch: Epoch of the knowledge base the answer was computed in.
         prompt_tokens: Tokens the reader read.
+        decision: Why this route, None where no gate was asked.
+        fact_id: Fact that memory recalled, where it was part of the answer.
+        disagreement: Where memory and a passage that was read say different things.
     """
 
     question: Question
@@ -244,6 +240,9 @@ class Answer:
     seconds: tuple[Step, ...] = ()
     epoch: int = 0
     prompt_tokens: int = 0
+    decision: Decision | None = None
+    fact_id: str | None = None
+    disagreement: Disagreement | None = None
 
     @property
     def total_seconds(self) -> float:
@@ -256,7 +255,7 @@ class Step:
     """How long one step of an answer took.
 
     Attributes:
-        name: `encode`, `retrieve` or `read`.
+        name: `encode`, `recall`, `gate`, `retrieve` or `read`.
         seconds: Wall-clock seconds, an even share where questions were answered in one batch.
     """
 

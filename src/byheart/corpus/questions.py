@@ -1,4 +1,4 @@
-"""Questions with the passage that answers them, from JSONL: what retrieval is tuned on.
+"""Questions with the passage or the answers they want, from JSONL: what retrieval and the gate are fitted on.
 
 Owns the file format. Knows no knowledge base: whether a passage exists is checked by its user.
 """
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from byheart.errors import InputError, QuestionError
-from byheart.types import Question
+from byheart.types import Kind, Question
 
 
 def read_gold_questions(path: Path) -> tuple[list[Question], list[str]]:
@@ -36,6 +36,46 @@ def read_gold_questions(path: Path) -> tuple[list[Question], list[str]]:
     if not questions:
         raise InputError(f"{path} holds no question; give at least a few dozen")
     return questions, passage_ids
+
+
+def read_answered_questions(path: Path) -> tuple[list[Question], list[tuple[str, ...]]]:
+    """Return questions and, for each, its accepted answers.
+
+    Args:
+        path: JSONL file of `{"question": …, "answers": […], "kind"?: …}`; no answers where only abstaining is right.
+
+    Returns:
+        Questions and answers, in the file's order.
+
+    Raises:
+        InputError: The file is missing, empty, or a line is not of this form; the message names the line.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} is no file; pass JSONL of {{question, answers}}")
+    questions: list[Question] = []
+    gold: list[tuple[str, ...]] = []
+    for number, line in enumerate(_text(path).split("\n"), start=1):
+        if line.strip():
+            question, answers = _answered(line, f"{path}, line {number}")
+            questions.append(question)
+            gold.append(answers)
+    if not questions:
+        raise InputError(f"{path} holds no question; give at least a few dozen")
+    return questions, gold
+
+
+def _answered(line: str, place: str) -> tuple[Question, tuple[str, ...]]:
+    try:
+        record = json.loads(line)
+        text, answers, kind = record["question"], record["answers"], Kind(record.get("kind", Kind.QUESTION))
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{place}: {line[:80]!r} is not {{question, answers}} ({error}); correct that line") from error
+    if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in [text, *answers]):
+        raise InputError(f"{place}: question must be text and answers a list of texts, got {line[:80]!r}; correct it")
+    try:
+        return Question.parse(text, kind), tuple(answers)
+    except QuestionError as error:
+        raise QuestionError(f"{place}: {error}") from error
 
 
 def _text(path: Path) -> str:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from byheart.errors import EvaluationError
-from byheart.evaluate import bases, fever, nq, support
+from byheart.evaluate import bases, capacity, fever, near_miss, nq, support, write_rate
 from byheart.evaluate.bases import Corpus, OpenBase, open_base
 from byheart.evaluate.figures import Figure
 from byheart.evaluate.rows import Origin, Row, merge, origin, table
 from byheart.evaluate.session import Session
+from byheart.evaluate.spares import Spares
 from byheart.reports import Progress, no_progress
 
 __all__ = ["SUITES", "Job", "Suite", "run", "run_job", "table"]
@@ -29,17 +30,25 @@ class Suite:
 
     Attributes:
         corpus: Reads what the knowledge base must hold from the data folder.
-        measure: Asks and scores.
+        measure: Asks and scores; given spare knowledge bases, too, for what the suite's own must not hold.
     """
 
     corpus: Callable[[Path], Corpus]
-    measure: Callable[[Session], list[Figure]]
+    measure: Callable[[Session, Spares], list[Figure]]
+
+
+def _alone(measure: Callable[[Session], list[Figure]]) -> Callable[[Session, Spares], list[Figure]]:
+    """Return a measure that needs no spare knowledge base."""
+    return lambda session, _: measure(session)
 
 
 SUITES: Mapping[str, Suite] = {
-    "nq": Suite(nq.corpus, nq.measure),
-    "fever": Suite(fever.corpus, fever.measure),
-    "support": Suite(support.corpus, support.measure),
+    "nq": Suite(nq.corpus, _alone(nq.measure)),
+    "fever": Suite(fever.corpus, _alone(fever.measure)),
+    "support": Suite(support.corpus, _alone(support.measure)),
+    "near_miss": Suite(near_miss.corpus, near_miss.measure),
+    "capacity": Suite(capacity.corpus, capacity.measure),
+    "write_rate": Suite(write_rate.corpus, write_rate.measure),
 }
 
 
@@ -125,18 +134,19 @@ def run_job(job: Job, progress: Progress = no_progress) -> list[Row]:
     suite = SUITES[job.suite]
     corpus = suite.corpus(job.data)
     base = job.open_base(job.folder, corpus.settings)
-    finished = job.work / job.suite / "finished"
+    finished, spares = job.work / job.suite / "finished", Spares(job.work / job.suite / "spares", job.open_base)
     try:
         bases.complete(base, job.folder, corpus, progress)
         identity = bases.identity(base, job.folder)
         session = Session(job.suite, job.data, base, identity, finished, job.seed, job.limit, progress)
-        figures = suite.measure(session)
+        figures = suite.measure(session, spares)
     finally:
         base.close()
     measured = origin(job.command)
     rows = [_row(job, figure, measured) for figure in figures]
     merge(job.results / f"{job.suite}.json", rows)
     shutil.rmtree(finished, ignore_errors=True)  # the next run measures anew; only a killed one is continued
+    spares.remove()
     return rows
 
 

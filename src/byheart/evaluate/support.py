@@ -1,6 +1,7 @@
-"""Suite `support`: a help desk over 55 articles, retrieval only.
+"""Suite `support`: a help desk over 55 articles, by retrieval alone and by memory alone.
 
-Owns what is reported of it. There are no training questions: the fusion weight is the configured one.
+Owns the corpus, and what is reported of retrieval; what is reported of memory is in `memory_support`. There are no
+training questions: the fusion weight is the configured one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from byheart.corpus.collections import support_documents
 from byheart.evaluate.bases import Corpus
 from byheart.evaluate.datasets import support_tasks
 from byheart.evaluate.figures import Figure
+from byheart.evaluate.memory_queries import support_facts
+from byheart.evaluate.memory_support import memory_figures
 from byheart.evaluate.retrieval import rank, recall_figures
 from byheart.evaluate.session import Session
 
@@ -19,8 +22,8 @@ DEPTH = 50  # passages searched: articles are long, and one article's passages f
 
 
 def corpus(data: Path) -> Corpus:
-    """Return the English help articles, split as any user's documents are."""
-    return Corpus("support", support_documents(data), {})
+    """Return the English help articles, split as any user's documents are, and the facts learned from them."""
+    return Corpus("support", support_documents(data), {}, facts=support_facts(data))
 
 
 def measure(session: Session) -> list[Figure]:
@@ -31,8 +34,11 @@ def measure(session: Session) -> list[Figure]:
 
     Returns:
         Recall of the right article among the first articles, by three retrievers, for each style of asking, for
-        questions about what is in no fact, and for questions in other languages.
+        questions about what is in no fact, and for questions in other languages; then what memory makes of all queries.
     """
     splits = {name: session.limited(tasks) for name, tasks in support_tasks(session.data).items()}
     rankings = rank(session, [task for tasks in splits.values() for task in tasks], DEPTH)
-    return [figure for name, tasks in splits.items() for figure in recall_figures(session, name, tasks, rankings, KS)]
+    figures = [
+        figure for name, tasks in splits.items() for figure in recall_figures(session, name, tasks, rankings, KS)
+    ]
+    return figures + memory_figures(session)

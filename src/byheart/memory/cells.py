@@ -1,13 +1,12 @@
 """Cells: which slots lie in which cell, beside each other in memory, with their sign codes.
 
-Owns the layout: each cell has one stretch of the arrays, its size a power of two; a cell that outgrows it moves to a larger
-one, and the freed stretch is kept for the next cell of that size. Adding and removing cost the same at any number of slots.
-What leaves is overwritten. Knows no keys and no scores.
+Owns the layout: each cell has one stretch of the arrays, with a quarter to spare. A cell that outgrows it moves to the
+end; when the end is reached all cells are laid out anew, in order of their numbers, so that a read goes through memory
+forwards. Spread over many, adding and removing cost the same at any number of slots. What leaves is overwritten. Knows
+no keys and no scores.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +22,8 @@ class Cells:
 
     Attributes:
         counts: Slots in each cell. Shape `cells`.
-        starts: First place of each cell's stretch. Shape `cells`.
         slots: Slot at each place, -1 where there is none. Shape `places`.
-        codes: Sign codes word by word. Shape `4 places`.
+        codes: Sign code at each place. Shape `places 2`.
     """
 
     def __init__(self, n_cells: int) -> None:
@@ -35,12 +33,16 @@ class Cells:
             n_cells: How many.
         """
         self.counts = np.zeros(n_cells, np.int64)
-        self.starts = np.zeros(n_cells, np.int64)
-        self.slots = np.full(64, ABSENT, np.int64)
-        self.codes: Words = np.zeros((WORDS, 64), np.uint64)
+        self.slots: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.codes: Words = np.zeros((0, WORDS), np.uint64)
+        self._starts = np.zeros(n_cells, np.int64)
         self._rooms = np.zeros(n_cells, np.int64)
-        self._free: dict[int, list[int]] = {}
         self._end = 0
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of working memory that the arrays take."""
+        return sum(array.nbytes for array in (self.counts, self.slots, self.codes, self._starts, self._rooms))
 
     def add(self, cells: Integers, slots: Integers, codes: Words) -> None:
         """Put slots into cells; none of them is in a cell yet.
@@ -48,15 +50,14 @@ class Cells:
         Args:
             cells: Cell of each slot. Shape `batch`.
             slots: Slots, each once. Shape `batch`.
-            codes: Their sign codes. Shape `batch 4`.
+            codes: Their sign codes. Shape `batch 2`.
         """
         order = np.argsort(cells, kind="stable")
         touched, firsts, added = np.unique(cells[order], return_index=True, return_counts=True)
         self._make_room(touched, self.counts[touched] + added)
         rank = np.arange(len(order)) - np.repeat(firsts, added)
-        places = np.repeat(self.starts[touched] + self.counts[touched], added) + rank
-        self.slots[places] = slots[order]
-        self.codes[:, places] = codes[order].T
+        places = np.repeat(self._starts[touched] + self.counts[touched], added) + rank
+        self.slots[places], self.codes[places] = slots[order], codes[order]
         self.counts[touched] += added
 
     def remove(self, cells: Integers, slots: Integers) -> None:
@@ -68,15 +69,11 @@ class Cells:
         """
         touched = np.unique(cells)
         places = self.places(touched)
-        kept = ~np.isin(self.slots[places], slots)
-        owner = np.repeat(np.arange(len(touched)), self.counts[touched])[kept]
-        left = np.bincount(owner, minlength=len(touched))
-        held, codes = self.slots[places[kept]], self.codes[:, places[kept]]
-        self._wipe(places)
-        self.counts[touched] = left
-        places = self.places(touched)
-        self.slots[places], self.codes[:, places] = held, codes
-        self._release(touched[left == 0])
+        stays = ~np.isin(self.slots[places], slots)
+        owner = np.repeat(np.arange(len(touched)), self.counts[touched])
+        kept = self._taken(places, stays)
+        self.counts[touched] = np.bincount(owner[stays], minlength=len(touched))
+        self._put(self.places(touched), kept)
 
     def places(self, cells: Integers) -> Integers:
         """Return the places of all slots of some cells, cell after cell.
@@ -87,67 +84,52 @@ class Cells:
         Returns:
             Places. Shape `slots'`.
         """
-        return ranges(self.starts[cells], self.counts[cells])
+        return _ranges(self._starts[cells], self.counts[cells])
 
     def _make_room(self, cells: Integers, needed: Integers) -> None:
         small = needed > self._rooms[cells]
-        cells, needed = cells[small], needed[small]
-        if not len(cells):
+        rooms = _room(needed[small])
+        end = self._end + int(rooms.sum())
+        if end > len(self.slots):
+            self._lay_out(cells, needed)
             return
-        rooms = 1 << np.ceil(np.log2(needed)).astype(np.int64)
-        old, held = self.places(cells), self.counts[cells]
-        slots, codes = self.slots[old], self.codes[:, old]
-        self._wipe(old)
-        self._release(cells)
-        self.starts[cells], self._rooms[cells], self.counts[cells] = self._allocate(rooms), rooms, held
-        places = self.places(cells)
-        self.slots[places], self.codes[:, places] = slots, codes
+        cells = cells[small]
+        kept = self._taken(self.places(cells))
+        self._starts[cells], self._rooms[cells] = self._end + np.cumsum(rooms) - rooms, rooms
+        self._end = end
+        self._put(self.places(cells), kept)
 
-    def _allocate(self, rooms: Integers) -> Integers:
-        starts = np.empty(len(rooms), np.int64)
-        for room in np.unique(rooms):
-            wanted = np.flatnonzero(rooms == room)
-            free = self._free.get(int(room), [])
-            reused = free[max(len(free) - len(wanted), 0) :]
-            del free[len(free) - len(reused) :]
-            fresh = self._end + int(room) * np.arange(len(wanted) - len(reused))
-            self._end += int(room) * len(fresh)
-            starts[wanted] = np.concatenate([np.asarray(reused, np.int64), fresh])
-        if self._end > len(self.slots):
-            size = max(2 * len(self.slots), self._end)
-            self.slots = _grown(self.slots, size, ABSENT)
-            self.codes = np.stack([_grown(word, size, 0) for word in self.codes])
-        return starts
+    def _lay_out(self, cells: Integers, needed: Integers) -> None:
+        """Give every cell a stretch of new arrays, these cells as much as they need; half as much again is spare."""
+        everyone = np.arange(len(self.counts))
+        kept = self._taken(self.places(everyone))
+        sizes = self.counts.copy()
+        sizes[cells] = needed
+        self._rooms = _room(sizes)
+        self._starts = np.cumsum(self._rooms) - self._rooms
+        self._end = int(self._rooms.sum())
+        size = self._end + self._end // 2
+        self.slots, self.codes = np.full(size, ABSENT, np.int32), np.zeros((size, WORDS), np.uint64)
+        self._put(self.places(everyone), kept)
 
-    def _release(self, cells: Integers) -> None:
-        """Give the stretches of cells back; they hold nothing any more."""
-        owning = cells[self._rooms[cells] > 0]
-        for room, start in zip(self._rooms[owning].tolist(), self.starts[owning].tolist(), strict=True):
-            self._free.setdefault(room, []).append(start)
-        self._rooms[owning] = self.counts[owning] = 0
+    def _taken(self, places: Integers, stays: npt.NDArray[np.bool_] | None = None) -> tuple[Integers, Words]:
+        """Return slots and codes at these places, those that stay, and overwrite the places."""
+        chosen = places if stays is None else places[stays]
+        found = self.slots[chosen].astype(np.int64), self.codes[chosen]
+        self.slots[places], self.codes[places] = ABSENT, 0
+        return found
 
-    def _wipe(self, places: Integers) -> None:
-        self.slots[places] = ABSENT
-        self.codes[:, places] = 0
+    def _put(self, places: Integers, kept: tuple[Integers, Words]) -> None:
+        self.slots[places], self.codes[places] = kept
 
 
-def ranges(starts: Integers, counts: Integers) -> Integers:
-    """Return `starts[i], starts[i] + 1, …`, `counts[i]` numbers each, one after the other.
+def _room(sizes: Integers) -> Integers:
+    return sizes + (sizes + 3) // 4
 
-    Args:
-        starts: First numbers. Shape `cells`.
-        counts: How many from each. Shape `cells`.
 
-    Returns:
-        The numbers. Shape `sum of counts`.
-    """
+def _ranges(starts: Integers, counts: Integers) -> Integers:
+    """Return `starts[i], starts[i] + 1, …`, `counts[i]` numbers each, one after the other."""
     before = np.cumsum(counts) - counts
     numbers = np.repeat(starts - before, counts)
     numbers += np.arange(len(numbers))
     return numbers
-
-
-def _grown(array: npt.NDArray[Any], size: int, blank: int) -> npt.NDArray[Any]:
-    larger = np.full(size, blank, array.dtype)
-    larger[: len(array)] = array
-    return larger

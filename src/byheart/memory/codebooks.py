@@ -3,8 +3,8 @@
 Owns their shape, their fitting, and the arithmetic that finds a key's cell. Knows no slots.
 They are fitted once, with the kernel, and never again: a new fact must not move the facts that are there.
 
-The arithmetic is on whole numbers small enough for float32 to hold exactly. So a BLAS product has the same bits whatever
-the size of the batch, and a key gets the same cell alone and in bulk.
+The arithmetic is on whole numbers small enough for float32 to hold exactly. So a BLAS product has the same bits
+whatever the size of the batch, and a key gets the same cell alone and in bulk.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Codebooks:
     second: Floats
 
     def __post_init__(self) -> None:
+        """Check both."""
         if self.first.ndim != 2 or self.first.shape != self.second.shape or not self.first.size:
             raise KernelError(
                 f"codebooks must have one shape, sub_keys half_width, got {self.first.shape} and "
@@ -56,7 +57,7 @@ class Codebooks:
     @property
     def width(self) -> int:
         """Length of a key."""
-        return 2 * self.first.shape[1]
+        return int(2 * self.first.shape[1])
 
 
 def fit_codebooks(keys: Floats, sub_keys: int, seed: int) -> Codebooks:
@@ -137,6 +138,19 @@ class Grid:
         )
         return first, second
 
+    def centres(self, cells: Integers) -> Floats:
+        """Return the centres of cells as whole numbers: both sub-keys, one after the other.
+
+        Args:
+            cells: Cell numbers; the number after the last cell stands for none, and its centre is zero. Shape `batch`.
+
+        Returns:
+            Shape `batch width`.
+        """
+        inside = cells < self.sub_keys**2
+        rows, columns = np.divmod(np.where(inside, cells, 0), self.sub_keys)
+        return np.hstack([self._halves[0].T[rows], self._halves[1].T[columns]]) * inside[:, None]
+
     def best_cells(self, whole: Floats, n: int) -> Integers:
         """Return the `n` nearest cells of each key, the nearest first, ties by number.
 
@@ -154,7 +168,8 @@ class Grid:
         sums = np.take_along_axis(first, rows, 1)[:, :, None] + np.take_along_axis(second, columns, 1)[:, None, :]
         cells = (rows[:, :, None] * self.sub_keys + columns[:, None, :]).reshape(len(whole), -1)
         order = np.lexsort((cells, -sums.reshape(len(whole), -1)), axis=1)[:, :n]
-        return np.take_along_axis(cells, order, 1)
+        best: Integers = np.take_along_axis(cells, order, 1)
+        return best
 
 
 def whole_numbers(keys: Floats) -> Floats:

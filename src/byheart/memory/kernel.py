@@ -38,7 +38,7 @@ class KernelShape:
 
     split: int = 2
     value_width: int = 192
-    key_width: int = 128
+    key_width: int = 192
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,16 @@
-"""Product-key addressing: which slots have the keys nearest to a query, at a cost that is bounded for any number of slots.
+"""Product-key addressing: which slots have the keys nearest to a query, at a cost bounded for any number of slots.
 
 Owns the keys by slot, and the order of the three steps of a read; knows no values and no facts.
 
 1. Cells. A read scores `2 * sub_keys` sub-keys, and so every cell of the grid (Lample et al. 2019; the inverted
-   multi-index, Babenko & Lempitsky 2012), and visits the best cells that hold anything, until it has seen as many slots
-   as `cells` full cells hold. That budget, not the number of slots, bounds the time.
-2. Codes. Sign codes cut the slots seen to a short list: 128 bits to 16,384, then 256 weighted bits to 1,024.
+   multi-index, Babenko & Lempitsky 2012), and visits the best cells that hold anything.
+2. Codes. Sign codes of 128 bits, added to how far off the cell is, cut the slots seen to a short list.
 3. Keys. The short list is scored exactly.
 
-A key lies in its nearest cell; if that is full, in the nearest of seven more with room; if none has, in the overflow
-list, which every read scans. Steps 1 and 2 are on whole numbers and break ties by cell and slot number: the same slots give
-the same answer, alone and in a batch, whatever was inserted or deleted before. Only where cells have been full may the
-order of insertion decide which cell a key is in.
+The sizes of the three, not the number of slots, bound the time. A key lies in its nearest cell; if that is full, in the
+nearest of seven more with room; if none has, in the overflow list, which every read scans. Steps 1 and 2 are on whole
+numbers and break ties by cell and slot number: the same slots give the same answer, alone and in a batch, whatever was
+inserted or deleted before. Only where cells have been full may the order of insertion decide which cell a key is in.
 """
 
 from __future__ import annotations
@@ -23,16 +22,18 @@ from byheart.errors import FactError, KernelError
 from byheart.interfaces import Floats, Integers
 from byheart.memory.cells import ABSENT, Cells
 from byheart.memory.codebooks import Codebooks, Grid, fit_codebooks, whole_numbers
-from byheart.memory.signs import COARSE_WORDS, Distances, SignCodes, Words, coarse_distances, fine_distances
+from byheart.memory.signs import Bits, SignCodes, differing
 
 __all__ = ["Codebooks", "ProductKeys", "fit_codebooks"]
 
 CELL_SLOTS = 512
-CELLS = 512
+CELLS = 8_192
 TRIES = 8
-COARSE_LIST = 16_384
-SHORT_LIST = 1_024
-LEVEL = 1 << 12  # nearness is compared in steps of 1 / 1024: fine enough, and few enough to count
+SEEN = 1 << 18  # slots that a read looks at, at most
+SHORT_LIST = 4_096
+LEVEL = 1 << 12  # nearness is compared in steps of 1 / 1024, which fit 16 bits
+LEVELS_PER_BIT = 8  # a differing bit, of 192, takes a 96th of the rest's length off: about 0.75 / 96 = 1 / 128
+EMPTY = 1 << 14  # above any level of a cell
 HIGHEST_SLOT = 1 << 30
 CHUNK = 16_384
 ROUNDING = 2.0**-22  # of a float32 product, relative to both lengths, per coordinate; a generous bound
@@ -47,18 +48,22 @@ class ProductKeys:
         Args:
             codebooks: Fixed sub-keys.
             cell_slots: Slots that a cell holds.
-            cells: A read sees as many slots as this many full cells hold, spread over however many cells that takes.
+            cells: Cells that a read visits.
 
         Raises:
-            KernelError: A bound is below 1.
+            KernelError: A bound is below 1, or a cell holds more slots than a read looks at.
         """
-        if cell_slots < 1 or cells < 1:
-            raise KernelError(f"cell_slots and cells must be at least 1, got {cell_slots} and {cells}; raise them")
+        if not 1 <= cell_slots <= SEEN // 2 or cells < 1:
+            raise KernelError(
+                f"cell_slots must be from 1 to {SEEN // 2} and cells at least 1, got {cell_slots} and {cells}; "
+                "change them"
+            )
         self.width, self.cell_slots = codebooks.width, cell_slots
         self.n_cells = codebooks.sub_keys**2
-        self._budget = cells * cell_slots
+        self._visits = min(cells, self.n_cells)
         self._grid, self._signs = Grid(codebooks), SignCodes(codebooks.width)
         self._cells = Cells(self.n_cells + 1)  # the last is the overflow list
+        self._empty = np.full(self.n_cells, EMPTY, np.int16)  # 0 for a cell that holds a slot
         self._keys: Floats = np.zeros((0, self.width), np.float32)
         self._cell_of: Integers = np.zeros(0, np.int64)
         self._n = 0
@@ -86,9 +91,7 @@ class ProductKeys:
     @property
     def n_bytes(self) -> int:
         """Bytes of working memory that the arrays take."""
-        cells = self._cells
-        arrays = (self._keys, self._cell_of, cells.slots, cells.codes, cells.counts, cells.starts)
-        return sum(array.nbytes for array in arrays)
+        return self._cells.n_bytes + sum(array.nbytes for array in (self._keys, self._cell_of, self._empty))
 
     def slots(self) -> Integers:
         """Return the numbers of all slots, ascending."""
@@ -123,14 +126,15 @@ class ProductKeys:
         if len(numbers) != len(rows):
             raise KernelError(f"one key per slot is needed, got {len(numbers)} slots and {len(rows)} keys; match them")
         self._refuse_known(numbers)
-        parts = [rows[first : first + CHUNK] for first in range(0, len(rows), CHUNK)]
-        if not parts:
+        if not len(numbers):
             return
-        whole = [whole_numbers(part) for part in parts]
-        cells = self._place(np.concatenate([self._grid.best_cells(part, 1)[:, 0] for part in whole]), whole)
+        whole = whole_numbers(rows)
+        cells = self._place(whole)
+        codes = [self._signs.encode(whole[part] - self._grid.centres(cells[part])) for part in _parts(len(rows))]
         self._reserve(int(numbers.max()) + 1)
-        self._cells.add(cells, numbers, np.concatenate([self._signs.encode(part) for part in whole]))
+        self._cells.add(cells, numbers, np.concatenate(codes))
         self._keys[numbers], self._cell_of[numbers] = rows, cells
+        self._note_empty(cells)
         self._n += len(numbers)
         self._longest = max(self._longest, float(np.linalg.norm(rows.astype(np.float64), axis=1).max()))
 
@@ -147,8 +151,10 @@ class ProductKeys:
         _refuse_repeated(numbers)
         if not len(numbers):
             return
-        self._cells.remove(self._cell_of[numbers], numbers)
+        cells = self._cell_of[numbers]
+        self._cells.remove(cells, numbers)
         self._cell_of[numbers], self._keys[numbers] = ABSENT, 0.0
+        self._note_empty(cells)
         self._n -= len(numbers)
 
     def search(self, queries: Floats, k: int) -> list[tuple[Integers, Floats]]:
@@ -171,51 +177,48 @@ class ProductKeys:
 
     def _search(self, query: Floats, whole: Floats, k: int) -> tuple[Integers, Floats]:
         """Return the best slots of one query: cells, codes, keys. Nothing here depends on other queries."""
-        code, mask = self._signs.query(whole)
-        length = max(SHORT_LIST, 2 * k)
-        places = self._coarse_list(self._visited(whole), code, max(COARSE_LIST, length))
-        if len(places) > length:
-            distances = fine_distances(self._cells.codes.take(places, axis=1), code, mask)
-            places = self._nearest([places], [distances], length)
-        return self._scored(query, self._cells.slots[places], k)
+        cells, levels = self._visited(whole)
+        places = self._short_list(cells, levels // LEVELS_PER_BIT, whole, max(SHORT_LIST, 2 * k))
+        return self._scored(query, self._cells.slots[places].astype(np.int64), k)
 
-    def _visited(self, whole: Floats) -> Integers:
-        """Return the best cells that hold anything, overflow included, with no more slots than the budget."""
-        counts = self._cells.counts
-        first, second = (half[0] // LEVEL for half in self._grid.nearness(whole))
-        first, second = first.max() - first, second.max() - second
-        levels = np.add.outer(first, second).ravel()
-        seen = np.cumsum(np.bincount(levels, weights=counts[:-1]))
-        budget = self._budget - self.overflow
-        last = int(np.searchsorted(seen, budget, side="right"))
-        cells = np.flatnonzero((levels < last) & (counts[:-1] > 0))
-        if last < len(seen):  # what is left of the budget goes to cells of the next level, by number
-            level = np.flatnonzero((levels == last) & (counts[:-1] > 0))
-            left = budget - (seen[last - 1] if last else 0)
-            cells = np.concatenate([cells, level[np.cumsum(counts[level]) <= left]])
-        return np.append(cells, self.n_cells)
+    def _visited(self, whole: Floats) -> tuple[Integers, Integers]:
+        """Return the best cells that hold anything, by number, overflow last, and how far behind the best each is."""
+        first, second = (half[0] for half in self._grid.nearness(whole))
+        levels = np.add.outer(*(((half.max() - half) // LEVEL).astype(np.int16) for half in (first, second))).ravel()
+        levels += self._empty
+        last = min(int(np.partition(levels, self._visits - 1)[self._visits - 1]), EMPTY - 1)
+        cells = np.flatnonzero(levels <= last)
+        counts = self._cells.counts[cells]
+        left = SEEN - self.overflow
+        if counts.sum() > left:
+            order = np.argsort(levels[cells], kind="stable")
+            cells = np.sort(cells[order[np.cumsum(counts[order]) <= left]])
+        nowhere = max(0, (first.max() + second.max()) // LEVEL)  # a centre of zero has nearness 0
+        return np.append(cells, self.n_cells), np.append(levels[cells], nowhere)
 
-    def _coarse_list(self, cells: Integers, code: Words, n: int) -> Integers:
-        """Return the `n` places in these cells whose codes are nearest; in parts, for the processor's cache."""
-        seen = np.cumsum(self._cells.counts[cells])
+    def _short_list(self, cells: Integers, penalties: Integers, whole: Floats, n: int) -> Integers:
+        """Return the `n` places in these cells that look nearest; in parts, for the processor's cache."""
+        counts = self._cells.counts[cells]
+        seen = np.cumsum(counts)
         if seen[-1] <= n:
             return self._cells.places(cells)
+        code, mask = self._signs.query(whole)
+        places, apart = [], []
         cuts = np.searchsorted(seen, np.arange(CHUNK, seen[-1], CHUNK))
-        parts = [self._cells.places(part) for part in np.split(cells, cuts)]
-        first, second = self._cells.codes[:COARSE_WORDS]
-        distances = [coarse_distances(first.take(part), second.take(part), code) for part in parts]
-        return self._nearest(parts, distances, n)
+        for part in np.split(np.arange(len(cells)), cuts):
+            places.append(self._cells.places(cells[part]))
+            apart.append(differing(self._cells.codes.take(places[-1], axis=0), code, mask))
+            apart[-1] += np.repeat(penalties[part], counts[part]).astype(np.uint16)
+        return self._nearest(np.concatenate(places), np.concatenate(apart), n)
 
-    def _nearest(self, parts: list[Integers], distances: list[Distances], n: int) -> Integers:
-        """Return the `n` places at the smallest distances, ties by slot number."""
-        last = _level(np.concatenate(distances), n)
-        pairs = list(zip(parts, distances, strict=True))
-        sure = np.concatenate([places[np.flatnonzero(apart < last)] for places, apart in pairs])
-        tied = np.concatenate([places[np.flatnonzero(apart == last)] for places, apart in pairs])
-        left = n - len(sure)
-        if left < len(tied):
-            tied = tied[np.argpartition(self._cells.slots[tied], left)[:left]]
-        return np.concatenate([sure, tied])
+    def _nearest(self, places: Integers, apart: Bits, n: int) -> Integers:
+        """Return the `n` places with the smallest numbers, ties by slot number."""
+        near = np.flatnonzero(apart <= np.partition(apart, n - 1)[n - 1])
+        places = places[near]
+        if len(near) > n:
+            order = apart[near].astype(np.int64) * HIGHEST_SLOT + self._cells.slots[places]
+            places = places[np.argpartition(order, n)[:n]]
+        return places
 
     def _scored(self, query: Floats, slots: Integers, k: int) -> tuple[Integers, Floats]:
         rows = self._keys.take(slots, axis=0)
@@ -229,38 +232,37 @@ class ProductKeys:
         order = np.lexsort((slots, -exact))[:k]
         return slots[order], exact[order]
 
-    def _place(self, cells: Integers, whole: list[Floats]) -> Integers:
-        """Return the cell each key goes to, given its nearest cell."""
+    def _place(self, whole: Floats) -> Integers:
+        """Return the cell each key goes to: its nearest, or the nearest with room, or the overflow list."""
         counts = self._cells.counts.copy()
-        placed = _accept(cells, counts, self.cell_slots)
-        late = np.flatnonzero(placed == ABSENT)
-        if not len(late):
-            return placed
-        choices = np.concatenate(
-            [
-                self._grid.best_cells(part, TRIES)
-                for part in np.array_split(np.concatenate(whole)[late], 1 + len(late) // 2048)
-            ]
-        )
-        for choice in choices.T[1:]:
-            waiting = np.flatnonzero(placed[late] == ABSENT)
-            placed[late[waiting]] = _accept(choice[waiting], counts, self.cell_slots)
-        left = placed == ABSENT
-        most = self._budget // 2
-        if self.overflow + np.count_nonzero(left) > most:
+        nearest = np.concatenate([self._grid.best_cells(whole[part], 1)[:, 0] for part in _parts(len(whole))])
+        cells = _accept(nearest, counts, self.cell_slots)
+        late = np.flatnonzero(cells == ABSENT)
+        for part in _parts(len(late)):
+            waiting = late[part]
+            for choice in self._grid.best_cells(whole[waiting], TRIES).T[1:]:
+                still = cells[waiting] == ABSENT
+                cells[waiting[still]] = _accept(choice[still], counts, self.cell_slots)
+        left = cells == ABSENT
+        if self.overflow + np.count_nonzero(left) > SEEN // 2:
             raise KernelError(
                 f"{np.count_nonzero(left)} keys find their {TRIES} nearest cells full ({self.cell_slots} slots each), "
-                f"and the overflow list holds {most} at most; raise memory.cell_slots"
+                f"and the overflow list holds {SEEN // 2} at most; raise memory.cell_slots"
             )
-        placed[left] = self.n_cells
-        return placed
+        cells[left] = self.n_cells
+        return cells
+
+    def _note_empty(self, cells: Integers) -> None:
+        touched = cells[cells < self.n_cells]
+        self._empty[touched] = np.where(self._cells.counts[touched] > 0, 0, EMPTY)
 
     def _reserve(self, size: int) -> None:
         held = len(self._cell_of)
         if size > held:
-            more = max(size, 2 * held, 64) - held
-            self._keys = np.concatenate([self._keys, np.zeros((more, self.width), np.float32)])
-            self._cell_of = np.concatenate([self._cell_of, np.full(more, ABSENT, np.int64)])
+            size = max(size, held + held // 2)
+            keys, cell_of = np.zeros((size, self.width), np.float32), np.full(size, ABSENT, np.int64)
+            keys[:held], cell_of[:held] = self._keys, self._cell_of
+            self._keys, self._cell_of = keys, cell_of
 
     def _checked(self, rows: Floats, name: str) -> Floats:
         if rows.ndim != 2 or rows.shape[1] != self.width:
@@ -307,16 +309,8 @@ def _refuse_repeated(numbers: Integers) -> None:
         raise FactError(f"slot {unique[counts > 1][0]} is given twice; name each slot once")
 
 
-def _level(distances: Distances, n: int) -> int:
-    """Return the distance below which `n` or fewer lie, and not above which; counting by halves beats a histogram."""
-    low, high = 0, int(distances.max())
-    while low < high:
-        middle = (low + high) // 2
-        if np.count_nonzero(distances <= middle) > n:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+def _parts(n: int, size: int = CHUNK) -> list[slice]:
+    return [slice(first, first + size) for first in range(0, n, size)]
 
 
 def _accept(wanted: Integers, counts: Integers, most: int) -> Integers:

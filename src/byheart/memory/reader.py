@@ -112,6 +112,11 @@ class MemoryReader:
         """Numbers per token of a meaning."""
         return self.kernel.shape.value_width
 
+    @property
+    def gap_weight(self) -> float:
+        """Log-odds that a fact loses per unit of cosine that it lies farther from the question than the nearest."""
+        return float(self._loaded[1].get("calibration", (1.0, 0.0, 0.0))[2])
+
     def keys(self, pooled: Floats) -> Floats:
         """Return unit keys of the base encoder's pooled vectors. Shapes `batch width` to `batch key_width`."""
         import torch
@@ -159,7 +164,7 @@ class MemoryReader:
         with torch.inference_mode():
             for rows in _batches([len(ids[pairs[row][0]]) + len(pairs[row][1].scales) for row in range(len(pairs))]):
                 odds[rows] = self._match([(ids[pairs[row][0]], pairs[row][1].vectors) for row in rows])
-        slope, offset = self._loaded[1].get("calibration", (1.0, 0.0))
+        slope, offset, _ = self._loaded[1].get("calibration", (1.0, 0.0, 0.0))
         bounds = np.cumsum([0, *(len(of_one) for of_one in candidates)])
         return [slope * odds[a:b] + offset for a, b in pairwise(bounds)]
 

@@ -1,8 +1,11 @@
-"""Sign codes: a key as 256 bits, so that a read can look at very many candidates before it touches a full key.
+"""Sign codes: a key as 128 bits, so that a read can look at very many slots before it touches a full key.
 
-Owns rotation, packing and distances. Knows no cells. Every bit is the sign of the key along one direction of a
-randomised Hadamard basis (Ailon & Chazelle 2006, fast Johnson-Lindenstrauss); the share of bits in which two keys differ
-grows with the angle between them (Charikar 2002). Products are of whole numbers below 2 ** 24, hence exact.
+Owns rotation, packing and distances. Knows no cells and no slots. A code says what a key has beyond the centre of its
+cell: every bit is the sign of that rest along one direction of a randomised Hadamard basis (Ailon & Chazelle 2006, fast
+Johnson-Lindenstrauss); the share of bits in which two vectors differ grows with the angle between them (Charikar 2002).
+Coding the rest rather than the key makes a short list of the same recall a tenth as long (as in Jégou et al. 2011,
+IVFADC, section IV).
+Products are of whole numbers and stay below 2 ** 24, hence exact.
 """
 
 from __future__ import annotations
@@ -13,9 +16,8 @@ import numpy.typing as npt
 from byheart.interfaces import Floats
 
 Words = npt.NDArray[np.uint64]
-Distances = npt.NDArray[np.uint8 | np.uint16]
-WORDS = 4
-COARSE_WORDS = 2
+Bits = npt.NDArray[np.uint16]
+WORDS = 2
 SEED = 20_011
 
 
@@ -33,67 +35,56 @@ class SignCodes:
         while len(hadamard) < size:
             hadamard = np.block([[hadamard, hadamard], [hadamard, -hadamard]])
         rng = np.random.default_rng(SEED)
+        flips = np.array([-1, 1], np.float32)
         blocks = [
-            hadamard[:width, rng.permutation(size)] * rng.choice(np.float32([-1, 1]), (width, 1))
+            hadamard[:width, rng.permutation(size)] * rng.choice(flips, (width, 1))
             for _ in range(-(-WORDS * 64 // size))
         ]
         self._directions = np.hstack(blocks)[:, : WORDS * 64].copy()
 
-    def encode(self, whole: Floats) -> Words:
-        """Return the codes of keys.
+    def encode(self, rests: Floats) -> Words:
+        """Return the codes of what keys have beyond the centres of their cells.
 
         Args:
-            whole: Keys as `whole_numbers` gives them. Shape `batch width`.
+            rests: Differences of whole numbers. Shape `batch width`.
 
         Returns:
-            Packed signs. Shape `batch 4`.
+            Packed signs. Shape `batch 2`.
         """
-        return _packed(whole @ self._directions > 0)
+        return _packed(rests @ self._directions > 0)
 
     def query(self, whole: Floats) -> tuple[Words, Words]:
-        """Return the code of one query, and the mask of the half of the bits that say most: where it lies far off zero.
+        """Return the code of one query, and the half of its bits that say most: those where it lies far off zero.
 
         Args:
             whole: The query as `whole_numbers` gives it. Shape `1 width`.
 
         Returns:
-            Code and mask. Shapes `4`.
+            Code and mask. Shapes `2`.
         """
         along = whole @ self._directions
-        far = np.abs(along) > np.median(np.abs(along))
-        return _packed(along > 0)[0], _packed(far)[0]
+        far = np.abs(along)
+        middle = far.shape[1] // 2
+        return _packed(along > 0)[0], _packed(far > np.partition(far[0], middle)[middle])[0]
 
 
-def coarse_distances(first: Words, second: Words, query: Words) -> Distances:
-    """Return in how many of the first 128 bits codes differ from the query's.
-
-    Args:
-        first: First words of the codes. Shape `candidates`.
-        second: Second words. Shape `candidates`.
-        query: Code of the query. Shape `4`.
-
-    Returns:
-        0 to 128 per candidate. Shape `candidates`.
-    """
-    apart: Distances = np.bitwise_count(first ^ query[0])
-    apart += np.bitwise_count(second ^ query[1])
-    return apart
-
-
-def fine_distances(codes: Words, query: Words, mask: Words) -> Distances:
-    """Return in how many of 256 bits codes differ from the query's, the bits that say most counted twice.
+def differing(codes: Words, query: Words, mask: Words) -> Bits:
+    """Return in how many bits codes differ from the query's, those of the mask counted twice.
 
     Args:
-        codes: Codes, word by word. Shape `4 candidates`.
-        query: Code of the query. Shape `4`.
-        mask: Bits that count twice. Shape `4`.
+        codes: Codes. Shape `candidates 2`.
+        query: Code of the query. Shape `2`.
+        mask: Bits that count twice. Shape `2`.
 
     Returns:
-        0 to 384 per candidate. Shape `candidates`.
+        0 to 192 per candidate. Shape `candidates`.
     """
-    differing = codes ^ query[:, None]
-    counts = np.bitwise_count(differing) + np.bitwise_count(differing & mask[:, None])
-    return np.add.reduce(counts, axis=0, dtype=np.uint16)
+    apart = np.zeros(len(codes), np.uint8)
+    for word in range(WORDS):
+        bits = codes[:, word] ^ query[word]
+        apart += np.bitwise_count(bits)
+        apart += np.bitwise_count(bits & mask[word])
+    return apart.astype(np.uint16)
 
 
 def _packed(bits: npt.NDArray[np.bool_]) -> Words:

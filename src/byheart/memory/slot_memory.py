@@ -220,8 +220,11 @@ class SlotMemory:
         )
         clock.append(time.perf_counter())
         reads = []
+        weight = self.reader.gap_weight if found else 0.0
         for of_one, weighed in zip(found, odds, strict=True):
-            split = shares([float(o) for o in weighed], [one.fact for one in of_one], [one.number for one in of_one])
+            near = max((one.cosine for one in of_one), default=0.0)
+            scores = [float(o) - weight * (near - one.cosine) for o, one in zip(weighed, of_one, strict=True)]
+            split = shares(scores, [one.fact for one in of_one], [one.number for one in of_one])
             best = next(iter(split.of_fact), None)
             spelling = None if best is None else values[split.slot_of[best]][1]
             reads.append(_Read(split, spelling, {one.fact: one.cosine for one in reversed(of_one)}))
@@ -234,7 +237,8 @@ class SlotMemory:
         for question, of_one in zip(questions, self.slots.search(keys, wanted * SLOTS_PER_FACT), strict=True):
             nearest: dict[int, Found] = {}
             for one in of_one:
-                if one.kind is question.kind and one.cosine >= self.config.least_cosine:
+                farthest = next(iter(nearest.values())).cosine - self.config.reach if nearest else -1.0
+                if one.kind is question.kind and one.cosine >= max(self.config.least_cosine, farthest):
                     nearest.setdefault(one.fact, one)
             chosen.append(list(nearest.values())[:wanted])
         return chosen

@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,14 +21,16 @@ from torch import nn
 
 from byheart.config import EncoderConfig
 from byheart.errors import EvaluationError
+from byheart.interfaces import Floats
 from byheart.memory.kernel import Kernel, KernelShape, save_kernel
 from byheart.memory.reader import BASE, MAX_TOKENS, base_fingerprint
 from byheart.reports import Progress, no_progress
 from byheart.text.encoder import SentenceEncoder
 from byheart.text.models import model_folder
 from byheart.train.checkpoint import VectorCache, load_state, save_state
+from byheart.train.kernel_calibration import calibrate, trial
 from byheart.train.kernel_keys import Keys, fit_keys
-from byheart.train.memory_pairs import WRITTEN, Pair, held_out_pairs, training_pairs
+from byheart.train.memory_pairs import WRITTEN, Pair, training_pairs
 
 WAIST_BATCHES = 20
 log = logging.getLogger(__name__)
@@ -100,10 +103,13 @@ def train_kernel(
     encoder = SentenceEncoder(EncoderConfig())
     cache = VectorCache(encoder, work / "vectors")
     kernel = fit(data, work, encoder, settings, progress)
-    keys = fit_keys(training_pairs(data, cache, settings.seed), cache, settings.shape.key_width, settings.seed)
+    texts = sorted({text for pair in pairs_of(data, cache, settings, 0) for text in (pair.query, pair.question)})
+    keys = fit_keys(cache("memory.pairs", texts), settings.shape.key_width, settings.seed)
     with torch.no_grad():
         kernel.key.weight.copy_(keys.projection)
-    calibration = calibrate(kernel, encoder, held_out_pairs(data, settings.written))
+    kernel.requires_grad_(False)
+    asked = partial(_keys, encoder, kernel)
+    calibration = calibrate(trial(kernel, data, settings.written, partial(_tokens, encoder), asked))
     write_kernel(weights, kernel, keys, settings, calibration)
     return weights
 
@@ -135,7 +141,7 @@ def fit(
     done = _resume(work / "kernel-state.pt", settings, kernel, optimizer)
     batches: list[Batch] = []
     for epoch in range(settings.epochs):
-        pairs = training_pairs(data, cache, settings.seed + 1000 * epoch, settings.written, settings.made_share)
+        pairs = pairs_of(data, cache, settings, epoch)
         batches += lay_out(pairs, encoder, settings.tokens_per_batch, settings.seed + epoch)
     if not done:
         start_waist(kernel, [ids for batch in batches[:WAIST_BATCHES] for ids in batch.facts])
@@ -152,6 +158,11 @@ def fit(
             save_state(work / "kernel-state.pt", _state(step + 1, settings, kernel, optimizer))
         progress(step + 1, len(batches), "steps")
     return kernel.eval()
+
+
+def pairs_of(data: Path, cache: VectorCache, settings: KernelTraining, epoch: int) -> list[Pair]:
+    """Return the pairs of one pass."""
+    return training_pairs(data, cache, settings.seed + 1000 * epoch, settings.written, settings.made_share)
 
 
 def start_waist(kernel: Kernel, facts: Sequence[Sequence[int]]) -> None:
@@ -176,31 +187,6 @@ def start_waist(kernel: Kernel, facts: Sequence[Sequence[int]]) -> None:
         kernel.stretch.bias.copy_(mean)
 
 
-def calibrate(kernel: Kernel, encoder: SentenceEncoder, pairs: Sequence[Pair]) -> tuple[float, float]:
-    """Return slope and offset that turn a kernel's log-odds into calibrated ones.
-
-    Args:
-        kernel: The trained kernel.
-        encoder: Its tokenizer reads the texts.
-        pairs: Pairs that were not trained on.
-
-    Returns:
-        Slope and offset of least loss. Source: Platt 1999, section 2.2.
-    """
-    odds, labels = judged(kernel, encoder, pairs)
-    line = torch.tensor([1.0, 0.0], requires_grad=True)
-    optimizer = torch.optim.LBFGS([line], max_iter=100, line_search_fn="strong_wolfe")
-
-    def loss() -> torch.Tensor:
-        optimizer.zero_grad()
-        found = nn.functional.binary_cross_entropy_with_logits(line[0] * odds + line[1], labels)
-        found.backward()  # type: ignore[no-untyped-call]
-        return found
-
-    optimizer.step(loss)  # type: ignore[no-untyped-call]
-    return float(line[0].detach()), float(line[1].detach())
-
-
 def judged(kernel: Kernel, encoder: SentenceEncoder, pairs: Sequence[Pair]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a kernel's log-odds for pairs, in any order, and their labels. Shapes `pairs`."""
     odds, labels = [], []
@@ -213,7 +199,7 @@ def judged(kernel: Kernel, encoder: SentenceEncoder, pairs: Sequence[Pair]) -> t
 
 
 def write_kernel(
-    path: Path, kernel: Kernel, keys: Keys, settings: KernelTraining, calibration: tuple[float, float]
+    path: Path, kernel: Kernel, keys: Keys, settings: KernelTraining, calibration: tuple[float, float, float]
 ) -> None:
     """Write weights, codebooks, calibration and what they came from.
 
@@ -222,7 +208,7 @@ def write_kernel(
         kernel: The trained kernel.
         keys: Projection and codebooks.
         settings: How it was trained.
-        calibration: Slope and offset of its log-odds.
+        calibration: Slope, offset and gap weight of its log-odds.
     """
     base = model_folder(BASE)
     notes = {"base": BASE, "base_fingerprint": base_fingerprint(base), "training": asdict(settings)}
@@ -296,6 +282,17 @@ def train_step(kernel: Kernel, optimizer: torch.optim.Optimizer, batch: Batch, s
     torch.nn.utils.clip_grad_norm_(kernel.parameters(), 1.0)
     optimizer.step()
     return loss.item()
+
+
+def _tokens(encoder: SentenceEncoder, question: str, answer: str) -> list[int]:
+    encoding = encoder.tokenizer.encode(question, answer) if answer else encoder.tokenizer.encode(question)
+    ids: list[int] = encoding.ids[:MAX_TOKENS]
+    return ids
+
+
+def _keys(encoder: SentenceEncoder, kernel: Kernel, texts: Sequence[str]) -> Floats:
+    keys: Floats = kernel.keys(torch.from_numpy(encoder.encode_queries(texts))).numpy()
+    return keys
 
 
 def _batch(

@@ -83,6 +83,34 @@ def written_pairs(data: Path, names: Sequence[str], rng: random.Random) -> Itera
                 yield Pair(rng.choice(asked), miss, "", False, name)
 
 
+def candidate_pairs(data: Path, names: Sequence[str], embed: Embed, rng: random.Random) -> Iterator[Pair]:
+    """Yield what a memory without the right fact would offer: questions beside the nearest of all other facts.
+
+    Args:
+        data: Folder of the data sets.
+        names: The sets of hand-written pairs.
+        embed: Vectors of texts, cached under a name; shape `batch width`.
+        rng: Chooses.
+
+    Yields:
+        Wrong pairs: for each question, a paraphrase and a near miss of it, two of the six nearest facts.
+    """
+    rows = [row for name in names for row in question_pairs(data, name) if not is_held_out(row.id)]
+    vectors = embed("memory.facts", [row.question for row in rows])
+    asked = [(i, text) for i, row in enumerate(rows) for text in (row.question, *row.paraphrases, *row.near_misses)]
+    queries = embed("memory.asked", [text for _, text in asked])
+    of_row: dict[int, list[int]] = defaultdict(list)
+    for place, (i, _) in enumerate(asked):
+        of_row[i].append(place)
+    for i, places in of_row.items():
+        for place in {places[0], rng.choice(places[1:]), places[-1]}:
+            cosines = vectors @ queries[place]
+            cosines[i] = -1
+            for j in rng.sample(np.argsort(-cosines)[:6].tolist(), 2):
+                answer = rng.choice(rows[j].answers) if rows[j].answers else ""
+                yield Pair(asked[place][1], rows[j].question, answer, False, "candidates")
+
+
 def template_pairs(
     facts: Sequence[tuple[str, str, str]],
     templates: Mapping[str, tuple[str, ...]],
@@ -170,7 +198,8 @@ def swapped_pairs(rows: Sequence[tuple[str, str]], n: int, rng: random.Random) -
 
 
 def desk_pairs(n: int, rng: random.Random) -> Iterator[Pair]:
-    """Yield made-up questions to a help desk beside made-up facts: two right and two wrong pairs per fact."""
+    """Yield made-up questions to a help desk beside made-up facts: two right and three wrong pairs per fact."""
+    before = matter(rng)
     for _ in range(n):
         held = matter(rng)
         question, answer = held.wording(rng), held.answer(rng)
@@ -179,6 +208,8 @@ def desk_pairs(n: int, rng: random.Random) -> Iterator[Pair]:
             yield Pair(clumsy(query, rng) if rng.random() < 0.4 else query, question, answer, True, "desk")
         for miss in near_misses(held, rng):
             yield Pair(miss.wording(rng), question, answer, False, "desk")
+        yield Pair(before.wording(rng), question, answer, False, "desk")
+        before = held
 
 
 def neighbour_pairs(
@@ -235,7 +266,8 @@ def training_pairs(
         *neighbour_pairs("squad", passages, embed, 2000, rng),
     ]
     desk = desk_pairs(DESK, rng)
-    return [*written_pairs(data, written, rng), *desk, *rng.sample(made, round(made_share * len(made)))]
+    near = candidate_pairs(data, written, embed, rng)
+    return [*written_pairs(data, written, rng), *near, *desk, *rng.sample(made, round(made_share * len(made)))]
 
 
 def clumsy(text: str, rng: random.Random) -> str:

@@ -1,0 +1,159 @@
+"""Questions to a knowledge base: answered, searched for, and used to fit what decides.
+
+Owns how the engine is put together, and the two fits: of the fusion weight and of the gate. Part of the composition
+root; `knowledge` is its only caller.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from byheart.config import Config
+from byheart.decisions import Wishes
+from byheart.engine import Engine
+from byheart.errors import ConfigError
+from byheart.facts import Facts
+from byheart.gate.gate import Gate
+from byheart.interfaces import Encoder, Reader
+from byheart.library import Library
+from byheart.reader.wording import answer_key
+from byheart.reports import Calibrated, Progress
+from byheart.retrieval.fitting import FittedWeight, fit_dense_weight
+from byheart.routing import GateRouter, write_gate
+from byheart.store.database import Database
+from byheart.types import Answer, Hit, Passage, Question, Route
+
+BATCH = 32
+LEAST_QUESTIONS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Answers from one knowledge base.
+
+    Attributes:
+        database: The open database.
+        library: Passages and their index.
+        facts: Facts and their slots.
+        config: Settings.
+        encoder: Gives the encoder.
+        reader: Gives the reader.
+    """
+
+    database: Database
+    library: Library
+    facts: Facts
+    config: Config
+    encoder: Callable[[], Encoder]
+    reader: Callable[[], Reader]
+
+    def answer_many(
+        self, questions: Sequence[Question], wishes: Wishes, routes: Sequence[Route] | None = None
+    ) -> list[Answer]:
+        """Return one answer per question.
+
+        Args:
+            questions: Questions and claims.
+            wishes: Risk and budget.
+            routes: Ways they are to go; None to let the gate decide.
+
+        Returns:
+            Answers in order.
+        """
+        if not self.facts.is_used():
+            return self._engine().answer_many(questions)
+        with self.database.read() as connection:
+            return self._engine(GateRouter(connection, wishes)).answer_many(questions, routes)
+
+    def answer_closed_book(self, questions: Sequence[Question]) -> list[Answer]:
+        """Return what the reader answers without any passage."""
+        return self._engine().answer_closed_book(questions)
+
+    def search(
+        self, questions: Sequence[Question], k: int, dense_weight: float | None = None
+    ) -> list[list[tuple[Hit, Passage]]]:
+        """Return the best passages for questions.
+
+        Args:
+            questions: What is looked for.
+            k: Hits per question.
+            dense_weight: 0 for BM25 alone, 1 for dense alone, None for the fitted weight.
+
+        Returns:
+            Hits with their passages, best first, per question.
+        """
+        queries = self.encoder().encode_queries([question.text for question in questions])
+        with self.library.hold():
+            found = self.library.search(questions, queries, k, dense_weight)
+            return [
+                list(zip(hits, self.library.passages([hit.passage_id for hit in hits]), strict=True)) for hits in found
+            ]
+
+    def tune(self, questions: Sequence[Question], passage_ids: Sequence[str]) -> FittedWeight:
+        """Fit the share of the cosine in the fused score, and keep it as a new epoch.
+
+        Args:
+            questions: Training questions.
+            passage_ids: For each, the id of the passage that answers it.
+
+        Returns:
+            The weight and its recall on these questions.
+        """
+        queries = self.encoder().encode_queries([question.text for question in questions])
+        with self.library.hold():
+            self.library.passages(passage_ids)  # an id that is not there is an error here, not a miss in the figures
+            candidates = self.library.candidates(questions, queries)
+        fitted = fit_dense_weight(candidates, passage_ids)
+        weight = json.dumps(fitted.dense_weight)
+        with self.database.write() as connection:
+            connection.execute("INSERT OR REPLACE INTO parameters VALUES ('dense_weight', ?)", (weight,))
+        return fitted
+
+    def calibrate(self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress) -> Calibrated:
+        """Fit the gate to held-out questions, and keep it, with how memory did on them, as a new epoch.
+
+        Args:
+            questions: Questions that nothing was trained on, as they come in use.
+            gold: Accepted answers of each; none where only abstaining is right.
+            progress: Told of every batch.
+
+        Returns:
+            How often each route was right.
+
+        Raises:
+            ConfigError: There are too few questions, or no facts.
+        """
+        if len(questions) < LEAST_QUESTIONS or not self.facts.is_used():
+            raise ConfigError(
+                f"calibrating needs {LEAST_QUESTIONS} held-out questions and facts in memory, got {len(questions)} "
+                f"questions; pass more, or learn facts first"
+            )
+        right: dict[Route, list[bool]] = {Route.MEMORY: [], Route.BOTH: [], Route.RETRIEVAL: []}
+        for first in range(0, len(questions), BATCH):
+            batch, answers = questions[first : first + BATCH], gold[first : first + BATCH]
+            for route, marks in right.items():
+                given = self.answer_many(batch, Wishes(), [route] * len(batch))
+                marks += [is_right(answer.text, held) for answer, held in zip(given, answers, strict=True)]
+            progress(first + len(batch), len(questions), "questions answered")
+        recalls = self.facts.recall(questions)
+        with self.database.read() as connection:
+            found = GateRouter(connection, Wishes()).evidence(questions, recalls)
+        gate = Gate.fit(found, right)
+        with self.database.write() as connection:
+            write_gate(connection, gate, found, right[Route.MEMORY])
+        shares = {route.value: sum(marks) / len(questions) for route, marks in right.items()}
+        return Calibrated(len(questions), sum(one.candidates > 0 for one in found), shares, self.database.epoch)
+
+    def _engine(self, router: GateRouter | None = None) -> Engine:
+        library, reader = self.library, self.config.reader
+        return Engine(
+            self.encoder(), library, library, self.reader(), self.config.retrieval.k, reader.passages,
+            reader.claim_passages, library.hold, None if router is None else self.facts, router,
+        )  # fmt: skip
+
+
+def is_right(text: str | None, gold: Sequence[str]) -> bool:
+    """Return whether an answer is one of the accepted ones, up to case, articles and outer punctuation."""
+    return text is not None and answer_key(text) in {answer_key(answer) for answer in gold}

@@ -1,0 +1,175 @@
+"""The gate: evidence to calibrated chances of the routes, and a decision under a risk or a budget.
+
+Owns the curves, one per route, their fit, and the order of preference. Costs well under a millisecond: a product of two
+small matrices. Knows no memory, no retriever and no reader.
+Source: Platt 1999; Guo et al. 2017, section 4, on calibrating after the fact.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from byheart.decisions import Chance, Decision, Evidence, RiskBound, Route
+from byheart.errors import ConfigError, FormatError
+from byheart.gate.evidence import NAMES, Columns, columns
+from byheart.gate.labels import COSTS
+
+ROUTES = (Route.MEMORY, Route.BOTH, Route.RETRIEVAL)
+FORMAT = 1
+_RIDGE = 1e-2
+_STEPS = 50
+# Before any calibration memory is taken to be as right as it says, and answers where it says .9 or more.
+_START: Mapping[Route, tuple[float, ...]] = {
+    Route.MEMORY: (4.0, 0.0, 0.0, 0.0, 0.0, 0.0, -8.0, 0.0),
+    Route.BOTH: (2.0, 0.0, 0.0, 1.0, 0.0, 0.0, -8.0, -1.0),
+    Route.RETRIEVAL: (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.2),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Curves of the routes.
+
+    Attributes:
+        weights: Per route one weight for each column of the evidence, and an offset.
+        n: Questions they were fitted on; 0 where they are the defaults.
+    """
+
+    weights: Mapping[Route, tuple[float, ...]]
+    n: int = 0
+
+    @classmethod
+    def default(cls) -> Gate:
+        """Return the gate of a knowledge base that was never calibrated."""
+        return cls(_START)
+
+    @classmethod
+    def fit(cls, found: Sequence[Evidence], right: Mapping[Route, Sequence[bool]]) -> Gate:
+        """Return the gate that says best how often each route is right.
+
+        Args:
+            found: Evidence of held-out questions.
+            right: Per route, whether its answer was right.
+
+        Returns:
+            The gate.
+
+        Raises:
+            ConfigError: There is no question, or a route has another number of them.
+        """
+        if not found or any(len(values) != len(found) for values in right.values()):
+            raise ConfigError(f"a gate is fitted on one outcome per question and route, got {len(found)} questions")
+        rows = columns(found)
+        fitted = {route: _fitted(rows, np.asarray(values, float), _START[route]) for route, values in right.items()}
+        return cls({**_START, **fitted}, len(found))
+
+    @classmethod
+    def from_json(cls, text: str) -> Gate:
+        """Return a gate that `to_json` wrote; FormatError where it is another format."""
+        try:
+            held = json.loads(text)
+            weights = {Route(name): tuple(map(float, row)) for name, row in held["weights"].items()}
+            if held["format"] != FORMAT or tuple(held["columns"]) != NAMES:
+                raise ValueError("its columns are others")
+            return cls(weights, int(held["n"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(f"the gate cannot be read ({error}); fit it anew with: byheart calibrate") from error
+
+    def to_json(self) -> str:
+        """Return the gate as JSON."""
+        weights = {route.value: list(row) for route, row in self.weights.items()}
+        return json.dumps({"format": FORMAT, "columns": list(NAMES), "weights": weights, "n": self.n})
+
+    def probabilities(self, found: Sequence[Evidence]) -> dict[Route, npt.NDArray[np.float64]]:
+        """Return per route the calibrated probability of being right. Shapes `batch`."""
+        rows = _with_offset(columns(found))
+        return {route: _sigmoid(rows @ np.array(self.weights[route])) for route in ROUTES}
+
+    def decide(self, found: Sequence[Evidence], bound: RiskBound | None, price: float) -> list[Decision]:
+        """Return which way each question goes.
+
+        Args:
+            found: Evidence.
+            bound: Memory answers only at or above its threshold; None lets the chances alone decide.
+            price: What a retrieval costs, in probability of being right: a dearer route must be so much better.
+
+        Returns:
+            One decision per question.
+        """
+        chances = self.probabilities(found)
+        return [
+            _decision(one, [Chance(r, float(chances[r][i]), COSTS[r]) for r in ROUTES], bound, price)
+            for i, one in enumerate(found)
+        ]
+
+
+def gains(gate: Gate, found: Sequence[Evidence]) -> list[float]:
+    """Return how much likelier retrieval is to be right than the best route without it, per question."""
+    chances = gate.probabilities(found)
+    without = np.maximum(chances[Route.MEMORY], chances[Route.BOTH])
+    return [float(gain) for gain in chances[Route.RETRIEVAL] - without]
+
+
+def price_for_budget(gained: Sequence[float], budget: float) -> float:
+    """Return the least price of a retrieval at which at most a share of questions is worth it.
+
+    Args:
+        gained: How much likelier retrieval is to be right than the best route without, per calibration question.
+        budget: Retrievals per question, 0 to 1.
+
+    Returns:
+        The price; questions with a larger gain are retrieved for.
+
+    Raises:
+        ConfigError: The budget is out of range, or there is no question.
+    """
+    if not 0 <= budget <= 1 or not len(gained):
+        raise ConfigError(
+            f"a budget is 0 to 1 retrievals per question, got {budget} on {len(gained)} questions; correct it"
+        )
+    ordered = np.sort(np.asarray(gained, np.float64))[::-1]
+    kept = int(np.floor(budget * len(ordered)))
+    return float(ordered[kept]) if kept < len(ordered) else -1.0
+
+
+def _decision(found: Evidence, chances: Sequence[Chance], bound: RiskBound | None, price: float) -> Decision:
+    """Return the route with the highest chance less what it costs; memory only where the bound lets it."""
+    open_routes = [chance for chance in chances if _is_open(chance.route, found, bound)]
+    best = max(open_routes, key=lambda chance: (chance.probability - price * chance.cost, -ROUTES.index(chance.route)))
+    return Decision(best.route, tuple(chances), bound)
+
+
+def _is_open(route: Route, found: Evidence, bound: RiskBound | None) -> bool:
+    if route is Route.RETRIEVAL:
+        return True
+    if not found.candidates or (route is Route.BOTH and not found.cited):
+        return False
+    return bound is None or route is not Route.MEMORY or found.probability >= bound.threshold
+
+
+def _fitted(rows: Columns, right: npt.NDArray[np.float64], start: Sequence[float]) -> tuple[float, ...]:
+    """Return the weights of the logistic curve, by Newton's method, held near the start by a ridge."""
+    inputs, anchor = _with_offset(rows), np.array(start)
+    weights, ridge = anchor.copy(), _RIDGE * len(rows) * np.eye(inputs.shape[1]) / 10
+    for _ in range(_STEPS):
+        chances = _sigmoid(inputs @ weights)
+        slope = inputs.T @ (chances - right) + ridge @ (weights - anchor)
+        curve = (inputs * (chances * (1 - chances))[:, None]).T @ inputs + ridge
+        step = np.linalg.solve(curve, slope)
+        weights = weights - step * min(1.0, 2.0 / (np.abs(step).max() + 1e-9))
+        if np.abs(step).max() < 1e-8:
+            break
+    return tuple(float(weight) for weight in weights)
+
+
+def _with_offset(rows: Columns) -> Columns:
+    return np.hstack([rows, np.ones((len(rows), 1))])
+
+
+def _sigmoid(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return 1 / (1 + np.exp(-np.clip(values, -40, 40)))

@@ -1,0 +1,124 @@
+"""Which way a knowledge base's questions go: its gate, its calibration set, and what was asked for.
+
+Owns the rows of both in the table `parameters`, the evidence of the question's terms, and how a risk and a budget
+become a threshold and a price. Part of the composition root.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from byheart.decisions import Decision, Evidence, RiskBound, Wishes
+from byheart.errors import ConfigError
+from byheart.gate.evidence import evidence_of
+from byheart.gate.gate import Gate, gains, price_for_budget
+from byheart.gate.risk import bounded
+from byheart.retrieval.analyzer import analyze
+from byheart.retrieval.terms import TermTable
+from byheart.types import Question, Recall
+
+GATE, CALIBRATION = "gate", "gate_calibration"
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Held-out questions as the gate saw them.
+
+    Attributes:
+        scores: Probability of memory's answer, of the questions for which memory had one.
+        right: Whether that answer was right.
+        gains: How much likelier retrieval was to be right than the best route without it, of all questions.
+    """
+
+    scores: tuple[float, ...] = ()
+    right: tuple[bool, ...] = ()
+    gains: tuple[float, ...] = ()
+
+
+class GateRouter:
+    """The gate of one knowledge base, inside an open transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, wishes: Wishes) -> None:
+        """Read the gate, and turn what is wished into a threshold and a price.
+
+        Args:
+            connection: Connection to the database.
+            wishes: Risk and budget.
+
+        Raises:
+            ConfigError: A risk or a budget is wished for that the calibration set cannot promise.
+            FormatError: The stored gate is of another format.
+        """
+        self._terms = TermTable(connection)
+        self.gate = read_gate(connection)
+        held = read_calibration(connection)
+        self.bound = None if wishes.risk is None else _bound(held, wishes)
+        self.price = 0.0 if wishes.budget is None else _price(held, wishes.budget)
+
+    def route(self, questions: Sequence[Question], recalls: Sequence[Recall]) -> list[Decision]:
+        """Return one decision per question, from what memory says and from the question's terms."""
+        return self.gate.decide(self.evidence(questions, recalls), self.bound, self.price)
+
+    def evidence(self, questions: Sequence[Question], recalls: Sequence[Recall]) -> list[Evidence]:
+        """Return the evidence of each question."""
+        found = [analyze(question.text) for question in questions]
+        held = self._terms.lookup({term for terms in found for term in terms})
+        n = self._terms.n_passages()
+        return [
+            evidence_of(recall, _known_share(terms, held, n), len(set(terms)))
+            for terms, recall in zip(found, recalls, strict=True)
+        ]
+
+
+def read_gate(connection: sqlite3.Connection) -> Gate:
+    """Return the fitted gate, or the default one where none was fitted."""
+    row = connection.execute("SELECT value FROM parameters WHERE name = ?", (GATE,)).fetchone()
+    return Gate.default() if row is None else Gate.from_json(row[0])
+
+
+def read_calibration(connection: sqlite3.Connection) -> Calibration:
+    """Return the calibration set, an empty one where there was none."""
+    row = connection.execute("SELECT value FROM parameters WHERE name = ?", (CALIBRATION,)).fetchone()
+    return Calibration(**{name: tuple(values) for name, values in json.loads(row[0]).items()}) if row else Calibration()
+
+
+def write_gate(connection: sqlite3.Connection, gate: Gate, found: Sequence[Evidence], right: Sequence[bool]) -> None:
+    """Write a gate and the calibration set it was fitted on, inside the open write transaction.
+
+    Args:
+        connection: Connection to the database.
+        gate: The gate.
+        found: Evidence of the calibration questions.
+        right: Whether memory's answer to each is right.
+    """
+    answered = [(one.probability, is_right) for one, is_right in zip(found, right, strict=True) if one.candidates]
+    held = {
+        "scores": [score for score, _ in answered],
+        "right": [is_right for _, is_right in answered],
+        "gains": gains(gate, found),
+    }
+    rows = [(GATE, gate.to_json()), (CALIBRATION, json.dumps(held))]
+    connection.executemany("INSERT OR REPLACE INTO parameters VALUES (?, ?)", rows)
+
+
+def _bound(held: Calibration, wishes: Wishes) -> RiskBound:
+    if not held.scores:
+        raise ConfigError("a risk can be promised after calibration only; run: byheart calibrate KB --questions FILE")
+    return bounded(held.scores, held.right, float(wishes.risk or 0.0), 1 - wishes.confidence)
+
+
+def _price(held: Calibration, budget: float) -> float:
+    if not held.gains:
+        raise ConfigError("a budget can be kept after calibration only; run: byheart calibrate KB --questions FILE")
+    return price_for_budget(held.gains, budget)
+
+
+def _known_share(terms: Sequence[str], held: dict[str, tuple[int, int]], n_passages: int) -> float:
+    """Return how much of a question's terms, by inverse document frequency, the corpus holds; 0 without terms."""
+    weights = {term: math.log(1 + n_passages / (1 + held.get(term, (0, 0))[1])) for term in terms}
+    whole = sum(weights.values())
+    return sum(weight for term, weight in weights.items() if term in held) / whole if whole else 0.0

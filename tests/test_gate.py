@@ -1,0 +1,146 @@
+"""The gate: chances, decisions, and a risk that is kept."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from byheart.decisions import Evidence, RiskBound
+from byheart.errors import ConfigError, FormatError
+from byheart.gate.gate import Gate, price_for_budget
+from byheart.gate.labels import oracle_route
+from byheart.gate.risk import at_most, bounded, least_questions, upper_bound
+from byheart.types import Route
+
+
+def evidence(probability: float, candidates: int = 4, cited: bool = True) -> Evidence:
+    return Evidence(probability, 1 - probability, 8 * probability - 4, probability, candidates, cited, 0.9, 6)
+
+
+def asked(n: int, seed: int = 7) -> tuple[list[Evidence], dict[Route, list[bool]]]:
+    """Return questions of which memory is right as often as it says, and retrieval half of the time."""
+    rng = np.random.default_rng(seed)
+    found = [evidence(float(p)) for p in rng.beta(0.4, 0.4, n)]
+    memory = [bool(rng.random() < one.probability) for one in found]
+    return found, {Route.MEMORY: memory, Route.RETRIEVAL: [bool(x) for x in rng.random(n) < 0.5]}
+
+
+def test_at_most_is_the_binomial_tail() -> None:
+    n, rate = 12, 0.3
+    slow = [math.comb(n, k) * rate**k * (1 - rate) ** (n - k) for k in range(n + 1)]
+    for errors in range(n + 1):
+        assert at_most(errors, n, rate) == pytest.approx(sum(slow[: errors + 1]))
+
+
+@given(n=st.integers(1, 300), share=st.floats(0, 1), delta=st.sampled_from([0.01, 0.05, 0.1]))
+def test_the_upper_bound_is_where_the_tail_is_delta(n: int, share: float, delta: float) -> None:
+    errors = int(share * n)
+    bound = upper_bound(errors, n, delta)
+    assert errors / n <= bound <= 1
+    if errors < n:
+        assert at_most(errors, n, bound) == pytest.approx(delta, rel=1e-3)
+
+
+def test_too_few_calibration_questions_are_an_error_that_says_how_many_it_takes() -> None:
+    assert least_questions(0.01, 0.05) == 299
+    with pytest.raises(ConfigError, match="at least 299"):
+        bounded([0.9] * 298, [True] * 298, 0.01, 0.05)
+    assert bounded([0.9] * 299, [True] * 299, 0.01, 0.05).threshold == 0.9
+
+
+def test_a_memory_that_errs_too_often_where_it_is_surest_cannot_be_promised() -> None:
+    with pytest.raises(ConfigError, match="answers 149 wrongly"):
+        bounded([0.9 - i / 1e6 for i in range(600)], [i % 2 == 0 for i in range(600)], 0.01, 0.05)
+
+
+def test_equal_scores_are_answered_together() -> None:
+    bound = bounded([0.9] * 400 + [0.5] * 400, [True] * 400 + [False] * 400, 0.01, 0.05)
+    assert (bound.threshold, bound.n, bound.wrong) == (0.9, 400, 0)
+
+
+def test_the_promise_is_broken_no_more_often_than_it_says() -> None:
+    rng = np.random.default_rng(11)
+    alpha, delta, broken, runs = 0.05, 0.1, 0, 300
+    for _ in range(runs):
+        scores = rng.random(500)
+        risk = 0.2 * (1 - scores)  # the true risk of an answer with this score
+        right = rng.random(500) >= risk
+        try:
+            bound = bounded(scores.tolist(), right.tolist(), alpha, delta)
+        except ConfigError:
+            continue
+        assert bound.upper <= alpha + 1e-9
+        # Scores are uniform: the answers above t have the mean risk .2 · (1 - t) / 2.
+        broken += 0.2 * (1 - bound.threshold) / 2 > alpha
+    assert broken / runs <= delta + 3 * math.sqrt(delta * (1 - delta) / runs)
+
+
+def test_a_fitted_gate_is_calibrated_where_the_default_is_not() -> None:
+    found, right = asked(4000)
+    held, truth = asked(4000, seed=8)
+
+    def error(gate: Gate) -> float:
+        chances = gate.probabilities(held)[Route.MEMORY]
+        bins = np.minimum((chances * 15).astype(int), 14)
+        labels = np.array(truth[Route.MEMORY], float)
+        return sum(abs(chances[bins == b].sum() - labels[bins == b].sum()) for b in range(15)) / len(held)
+
+    assert error(Gate.fit(found, right)) < 0.03
+    assert error(Gate.fit(found, right)) < error(Gate.default())
+
+
+def test_memory_is_chosen_where_it_is_sure_and_retrieval_where_not() -> None:
+    gate = Gate.fit(*asked(2000))
+    sure, unsure, empty = gate.decide([evidence(0.99), evidence(0.05), evidence(0.0, 0)], None, 0.0)
+    assert (sure.route, unsure.route, empty.route) == (Route.MEMORY, Route.RETRIEVAL, Route.RETRIEVAL)
+
+
+def test_memory_never_answers_below_the_threshold_of_a_promised_risk() -> None:
+    bound = RiskBound(0.01, 0.05, 500, 0, 0.006, 0.97)
+    gate = Gate.fit(*asked(2000))
+    for probability in np.linspace(0, 1, 101):
+        [decision] = gate.decide([evidence(float(probability))], bound, 0.0)
+        assert decision.route is not Route.MEMORY or probability >= bound.threshold
+        assert decision.bound == bound
+
+
+def test_a_dearer_retrieval_is_chosen_less_often_and_a_budget_is_kept() -> None:
+    found, right = asked(2000)
+    gate = Gate.fit(found, right)
+    rates = [
+        sum(d.route is Route.RETRIEVAL for d in gate.decide(found, None, price)) / len(found)
+        for price in (0.0, 0.1, 0.3, 1.0)
+    ]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[0] > rates[-1] == 0.0
+    chances = gate.probabilities(found)
+    gains = chances[Route.RETRIEVAL] - np.maximum(chances[Route.MEMORY], chances[Route.BOTH])
+    for budget in (0.1, 0.3, 0.5):
+        decisions = gate.decide(found, None, price_for_budget(gains.tolist(), budget))
+        assert sum(d.route is Route.RETRIEVAL for d in decisions) / len(found) == pytest.approx(budget, abs=0.01)
+
+
+def test_a_gate_comes_back_from_its_json_and_refuses_another_format() -> None:
+    gate = Gate.fit(*asked(200))
+    assert Gate.from_json(gate.to_json()) == gate
+    for text in ("{", "{}", gate.to_json().replace("log_odds", "other")):
+        with pytest.raises(FormatError, match="calibrate"):
+            Gate.from_json(text)
+
+
+def test_one_outcome_per_question_is_wanted() -> None:
+    with pytest.raises(ConfigError):
+        Gate.fit([], {})
+    with pytest.raises(ConfigError):
+        Gate.fit([evidence(0.5)], {Route.MEMORY: [True, False]})
+
+
+def test_the_oracle_takes_the_cheapest_right_route() -> None:
+    assert oracle_route({Route.MEMORY: True, Route.RETRIEVAL: True}) is Route.MEMORY
+    assert oracle_route({Route.MEMORY: False, Route.RETRIEVAL: True}) is Route.RETRIEVAL
+    assert oracle_route({Route.MEMORY: False, Route.BOTH: True, Route.RETRIEVAL: True}) is Route.BOTH
+    assert oracle_route({Route.MEMORY: False, Route.RETRIEVAL: False}) is Route.ABSTAIN
