@@ -42,7 +42,7 @@ FACTS = (
 
 @pytest.fixture(scope="module")
 def networks() -> tuple[MemoryReader, AnswerCodec]:
-    return MemoryReader(), AnswerCodec()
+    return MemoryReader(precision="fp32"), AnswerCodec()
 
 
 @pytest.fixture

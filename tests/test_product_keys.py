@@ -219,7 +219,7 @@ def test_a_read_visits_no_more_cells_than_it_may(small: Codebooks) -> None:
     keys = random_keys(500, 22)
     index = filled(small, keys, cells=1, cell_slots=512)
     numbers, _ = index.search(keys[:1], 500)[0]
-    cells = Grid(small).best_cells(whole_numbers(keys), 1)[:, 0]
+    cells = Grid(small).nearest_cells(whole_numbers(keys))
     assert sorted(numbers.tolist()) == np.flatnonzero(cells == cells[0]).tolist()
 
 

@@ -45,6 +45,11 @@ def is_nq_training(question_id: str, data: Path) -> bool:
     return share(question_id) < 0.5 and question_id not in nq_reporting_ids(data)
 
 
+def is_support_training(fact_id: str) -> bool:
+    """Return whether the queries around a fact of the help desk may be trained on: half of them by hash of its id."""
+    return share(f"support/{fact_id}") < 0.5
+
+
 def fever_split(claim_id: str) -> FeverSplit:
     """Return what a FEVER dev claim is for: memory 50 %, calibration 10 %, evaluation 40 %."""
     place = share(claim_id)

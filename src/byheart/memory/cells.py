@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from byheart.interfaces import Integers
-from byheart.memory.signs import WORDS, Words
+from byheart.memory.signs import HALVES, WORDS, Words
 
 ABSENT = -1
 
@@ -23,7 +23,7 @@ class Cells:
     Attributes:
         counts: Slots in each cell. Shape `cells`.
         slots: Slot at each place, -1 where there is none. Shape `places`.
-        codes: Sign code at each place. Shape `places 2`.
+        codes: Sign code at each place, half by half. Shape `2 places 2`.
     """
 
     def __init__(self, n_cells: int) -> None:
@@ -34,7 +34,7 @@ class Cells:
         """
         self.counts = np.zeros(n_cells, np.int64)
         self.slots: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        self.codes: Words = np.zeros((0, WORDS), np.uint64)
+        self.codes: Words = np.zeros((HALVES, 0, WORDS), np.uint64)
         self._starts = np.zeros(n_cells, np.int64)
         self._rooms = np.zeros(n_cells, np.int64)
         self._end = 0
@@ -50,14 +50,14 @@ class Cells:
         Args:
             cells: Cell of each slot. Shape `batch`.
             slots: Slots, each once. Shape `batch`.
-            codes: Their sign codes. Shape `batch 2`.
+            codes: Their sign codes. Shape `2 batch 2`.
         """
         order = np.argsort(cells, kind="stable")
         touched, firsts, added = np.unique(cells[order], return_index=True, return_counts=True)
         self._make_room(touched, self.counts[touched] + added)
         rank = np.arange(len(order)) - np.repeat(firsts, added)
         places = np.repeat(self._starts[touched] + self.counts[touched], added) + rank
-        self.slots[places], self.codes[places] = slots[order], codes[order]
+        self._put(places, (slots[order], codes[:, order]))
         self.counts[touched] += added
 
     def remove(self, cells: Integers, slots: Integers) -> None:
@@ -109,18 +109,18 @@ class Cells:
         self._starts = np.cumsum(self._rooms) - self._rooms
         self._end = int(self._rooms.sum())
         size = self._end + self._end // 2
-        self.slots, self.codes = np.full(size, ABSENT, np.int32), np.zeros((size, WORDS), np.uint64)
+        self.slots, self.codes = np.full(size, ABSENT, np.int32), np.zeros((HALVES, size, WORDS), np.uint64)
         self._put(self.places(everyone), kept)
 
     def _taken(self, places: Integers, stays: npt.NDArray[np.bool_] | None = None) -> tuple[Integers, Words]:
         """Return slots and codes at these places, those that stay, and overwrite the places."""
         chosen = places if stays is None else places[stays]
-        found = self.slots[chosen].astype(np.int64), self.codes[chosen]
-        self.slots[places], self.codes[places] = ABSENT, 0
+        found = self.slots[chosen].astype(np.int64), self.codes[:, chosen]
+        self.slots[places], self.codes[:, places] = ABSENT, 0
         return found
 
     def _put(self, places: Integers, kept: tuple[Integers, Words]) -> None:
-        self.slots[places], self.codes[places] = kept
+        self.slots[places], self.codes[:, places] = kept
 
 
 def _room(sizes: Integers) -> Integers:

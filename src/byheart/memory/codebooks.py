@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from byheart.errors import KernelError
 from byheart.interfaces import Floats, Integers
@@ -108,9 +109,13 @@ def _fit(halves: Floats, sub_keys: int, rng: np.random.Generator) -> Floats:
 
 
 class Grid:
-    """Codebooks as whole numbers: how near a key is to each sub-key.
+    """Codebooks as whole numbers: which cell a key is nearest to.
 
-    Nearness is the inner product less half the sub-key's squared length: the nearest sub-key has the most.
+    Nearness is the inner product less half the squared length: the nearest sub-key has the most.
+
+    Attributes:
+        sub_keys: Sub-keys in each codebook; a cell's number is `row * sub_keys + column`.
+        offsets: Half the squared lengths of the sub-keys, in units of 1 / 2048². Two arrays of shape `sub_keys`.
     """
 
     def __init__(self, codebooks: Codebooks) -> None:
@@ -121,10 +126,10 @@ class Grid:
         """
         self.sub_keys = codebooks.sub_keys
         self._halves = [np.rint(half * STEPS).T.copy() for half in (codebooks.first, codebooks.second)]
-        self._offsets = [np.rint((half**2).sum(axis=0) / 2) for half in self._halves]
+        self.offsets = [np.rint((half**2).sum(axis=0) / 2).astype(np.int32) for half in self._halves]
 
-    def nearness(self, whole: Floats) -> tuple[Integers, Integers]:
-        """Return how near keys are to the sub-keys of either half, in units of 1 / 2048².
+    def products(self, whole: Floats) -> list[npt.NDArray[np.int32]]:
+        """Return the inner products of keys with the sub-keys of either half, in units of 1 / 2048².
 
         Args:
             whole: Keys as `whole_numbers` gives them. Shape `batch width`.
@@ -132,11 +137,8 @@ class Grid:
         Returns:
             Two arrays of shape `batch sub_keys`.
         """
-        first, second = (
-            (part @ half - offset).astype(np.int64)
-            for part, half, offset in zip(np.hsplit(whole, 2), self._halves, self._offsets, strict=True)
-        )
-        return first, second
+        parts = zip(np.hsplit(whole, 2), self._halves, strict=True)
+        return [(part @ half).astype(np.int32) for part, half in parts]
 
     def centres(self, cells: Integers) -> Floats:
         """Return the centres of cells as whole numbers: both sub-keys, one after the other.
@@ -151,25 +153,18 @@ class Grid:
         rows, columns = np.divmod(np.where(inside, cells, 0), self.sub_keys)
         return np.hstack([self._halves[0].T[rows], self._halves[1].T[columns]]) * inside[:, None]
 
-    def best_cells(self, whole: Floats, n: int) -> Integers:
-        """Return the `n` nearest cells of each key, the nearest first, ties by number.
+    def nearest_cells(self, whole: Floats) -> Integers:
+        """Return the nearest cell of each key, ties by number.
 
         Args:
             whole: Keys as `whole_numbers` gives them. Shape `batch width`.
-            n: Cells wanted; there may be fewer.
 
         Returns:
-            Cell numbers. Shape `batch n`.
+            Cell numbers. Shape `batch`.
         """
-        first, second = self.nearness(whole)
-        if n == 1:
-            return (np.argmax(first, axis=1) * self.sub_keys + np.argmax(second, axis=1))[:, None]
-        rows, columns = (np.argsort(-half, axis=1, kind="stable")[:, :n] for half in (first, second))
-        sums = np.take_along_axis(first, rows, 1)[:, :, None] + np.take_along_axis(second, columns, 1)[:, None, :]
-        cells = (rows[:, :, None] * self.sub_keys + columns[:, None, :]).reshape(len(whole), -1)
-        order = np.lexsort((cells, -sums.reshape(len(whole), -1)), axis=1)[:, :n]
-        best: Integers = np.take_along_axis(cells, order, 1)
-        return best
+        parts = zip(self.products(whole), self.offsets, strict=True)
+        first, second = (np.argmax(products - offsets, axis=1).astype(np.int64) for products, offsets in parts)
+        return first * self.sub_keys + second
 
 
 def whole_numbers(keys: Floats) -> Floats:

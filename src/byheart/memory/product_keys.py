@@ -4,13 +4,14 @@ Owns the keys by slot, and the order of the three steps of a read; knows no valu
 
 1. Cells. A read scores `2 * sub_keys` sub-keys, and so every cell of the grid (Lample et al. 2019; the inverted
    multi-index, Babenko & Lempitsky 2012), and visits the best cells that hold anything.
-2. Codes. Sign codes of 128 bits, added to how far off the cell is, cut the slots seen to a short list.
+2. Codes. Sign codes, added to how far off the cell is, cut the slots seen to a short list: 128 bits to 8,192, then 256
+   bits to 1,024.
 3. Keys. The short list is scored exactly.
 
-The sizes of the three, not the number of slots, bound the time. A key lies in its nearest cell; if that is full, in the
-nearest of seven more with room; if none has, in the overflow list, which every read scans. Steps 1 and 2 are on whole
-numbers and break ties by cell and slot number: the same slots give the same answer, alone and in a batch, whatever was
-inserted or deleted before. Only where cells have been full may the order of insertion decide which cell a key is in.
+The sizes of the three, not the number of slots, bound the time. A key lies in its nearest cell or, if that is full, in
+the overflow list, which every read scans. Steps 1 and 2 are on whole numbers and break ties by cell and slot number:
+the same slots give the same answer, alone and in a batch, whatever was inserted or deleted before. Only where a cell has
+been full does the order of insertion decide which keys are in it.
 """
 
 from __future__ import annotations
@@ -22,21 +23,23 @@ from byheart.errors import FactError, KernelError
 from byheart.interfaces import Floats, Integers
 from byheart.memory.cells import ABSENT, Cells
 from byheart.memory.codebooks import Codebooks, Grid, fit_codebooks, whole_numbers
-from byheart.memory.signs import Bits, SignCodes, differing
+from byheart.memory.signs import Bits, SignCodes, Words, differing
 
 __all__ = ["Codebooks", "ProductKeys", "fit_codebooks"]
 
-CELL_SLOTS = 512
+CELL_SLOTS = 4_096
 CELLS = 8_192
-TRIES = 8
 SEEN = 1 << 18  # slots that a read looks at, at most
-SHORT_LIST = 4_096
-LEVEL = 1 << 12  # nearness is compared in steps of 1 / 1024, which fit 16 bits
-LEVELS_PER_BIT = 8  # a differing bit, of 192, takes a 96th of the rest's length off: about 0.75 / 96 = 1 / 128
+LONG_LIST = 8_192
+SHORT_LIST = 1_024
+LEVEL = 1 << 12  # nearness, in units of 1 / 2048 ** 2, is compared in steps of 1 / 1024, which fit 16 bits
+BIT = 1 << 15  # what a differing bit of 192 takes off: a 96th of a rest's length, about 0.75 / 96 = 1 / 128
 EMPTY = 1 << 14  # above any level of a cell
 HIGHEST_SLOT = 1 << 30
 CHUNK = 16_384
 ROUNDING = 2.0**-22  # of a float32 product, relative to both lengths, per coordinate; a generous bound
+
+Whole = npt.NDArray[np.int32]
 
 
 class ProductKeys:
@@ -85,7 +88,7 @@ class ProductKeys:
 
     @property
     def overflow(self) -> int:
-        """Slots for which all of the nearest cells were full; every read scans them."""
+        """Slots whose cells were full; every read scans them."""
         return int(self._cells.counts[-1])
 
     @property
@@ -120,7 +123,7 @@ class ProductKeys:
 
         Raises:
             FactError: A slot is there already, is given twice, or is no slot number.
-            KernelError: Keys have the wrong shape or are not finite, or too many are too alike for cells and overflow.
+            KernelError: Keys have the wrong shape or are not finite, or too many are alike.
         """
         numbers, rows = _slot_numbers(slots), self._checked(keys, "keys")
         if len(numbers) != len(rows):
@@ -132,7 +135,7 @@ class ProductKeys:
         cells = self._place(whole)
         codes = [self._signs.encode(whole[part] - self._grid.centres(cells[part])) for part in _parts(len(rows))]
         self._reserve(int(numbers.max()) + 1)
-        self._cells.add(cells, numbers, np.concatenate(codes))
+        self._cells.add(cells, numbers, np.concatenate(codes, axis=1))
         self._keys[numbers], self._cell_of[numbers] = rows, cells
         self._note_empty(cells)
         self._n += len(numbers)
@@ -177,14 +180,15 @@ class ProductKeys:
 
     def _search(self, query: Floats, whole: Floats, k: int) -> tuple[Integers, Floats]:
         """Return the best slots of one query: cells, codes, keys. Nothing here depends on other queries."""
-        cells, levels = self._visited(whole)
-        places = self._short_list(cells, levels // LEVELS_PER_BIT, whole, max(SHORT_LIST, 2 * k))
+        products = [half[0] for half in self._grid.products(whole)]
+        cells = self._visited(products)
+        places = self._short_list(cells, self._behind(cells, products), whole, max(SHORT_LIST, 2 * k))
         return self._scored(query, self._cells.slots[places].astype(np.int64), k)
 
-    def _visited(self, whole: Floats) -> tuple[Integers, Integers]:
-        """Return the best cells that hold anything, by number, overflow last, and how far behind the best each is."""
-        first, second = (half[0] for half in self._grid.nearness(whole))
-        levels = np.add.outer(*(((half.max() - half) // LEVEL).astype(np.int16) for half in (first, second))).ravel()
+    def _visited(self, products: list[Whole]) -> Integers:
+        """Return the nearest cells that hold anything, by number, overflow last."""
+        near = [half - offsets for half, offsets in zip(products, self._grid.offsets, strict=True)]
+        levels = np.add.outer(*(((half.max() - half) // LEVEL).astype(np.int16) for half in near)).ravel()
         levels += self._empty
         last = min(int(np.partition(levels, self._visits - 1)[self._visits - 1]), EMPTY - 1)
         cells = np.flatnonzero(levels <= last)
@@ -193,32 +197,51 @@ class ProductKeys:
         if counts.sum() > left:
             order = np.argsort(levels[cells], kind="stable")
             cells = np.sort(cells[order[np.cumsum(counts[order]) <= left]])
-        nowhere = max(0, (first.max() + second.max()) // LEVEL)  # a centre of zero has nearness 0
-        return np.append(cells, self.n_cells), np.append(levels[cells], nowhere)
+        return np.append(cells, self.n_cells)
 
-    def _short_list(self, cells: Integers, penalties: Integers, whole: Floats, n: int) -> Integers:
-        """Return the `n` places in these cells that look nearest; in parts, for the processor's cache."""
-        counts = self._cells.counts[cells]
-        seen = np.cumsum(counts)
-        if seen[-1] <= n:
+    def _behind(self, cells: Integers, products: list[Whole]) -> Bits:
+        """Return by how many bits the centres of cells are farther from the query than the best; overflow's is zero."""
+        rows, columns = np.divmod(cells[:-1], self._grid.sub_keys)
+        of_centres = np.append(products[0][rows] + products[1][columns], 0)
+        return ((of_centres.max() - of_centres) // BIT).astype(np.uint16)
+
+    def _short_list(self, cells: Integers, behind: Bits, whole: Floats, n: int) -> Integers:
+        """Return the `n` places in these cells that look nearest."""
+        if self._cells.counts[cells].sum() <= n:
             return self._cells.places(cells)
         code, mask = self._signs.query(whole)
-        places, apart = [], []
-        cuts = np.searchsorted(seen, np.arange(CHUNK, seen[-1], CHUNK))
-        for part in np.split(np.arange(len(cells)), cuts):
-            places.append(self._cells.places(cells[part]))
-            apart.append(differing(self._cells.codes.take(places[-1], axis=0), code, mask))
-            apart[-1] += np.repeat(penalties[part], counts[part]).astype(np.uint16)
-        return self._nearest(np.concatenate(places), np.concatenate(apart), n)
+        places, cell_behind, apart = self._seen(cells, behind, code[0], mask[0])
+        apart += cell_behind
+        near = self._nearest(places, apart, max(LONG_LIST, n))
+        places, apart = places[near], apart[near]
+        apart += differing(self._cells.codes[1].take(places, axis=0), code[1], mask[1])
+        apart += cell_behind[near]  # twice the bits, so twice the cell
+        return places[self._nearest(places, apart, n)]
+
+    def _seen(self, cells: Integers, behind: Bits, code: Words, mask: Words) -> tuple[Integers, Bits, Bits]:
+        """Return all places in cells, with how far behind their cells are, and with how many bits of code differ.
+
+        It goes in parts that fit the processor's cache.
+        """
+        counts = self._cells.counts[cells]
+        seen = np.cumsum(counts)
+        found = []
+        for part in np.split(np.arange(len(cells)), np.searchsorted(seen, np.arange(CHUNK, seen[-1], CHUNK))):
+            places = self._cells.places(cells[part])
+            apart = differing(self._cells.codes[0].take(places, axis=0), code, mask)
+            found.append((places, np.repeat(behind[part], counts[part]), apart))
+        places, behind, apart = (np.concatenate(column) for column in zip(*found, strict=True))
+        return places, behind, apart
 
     def _nearest(self, places: Integers, apart: Bits, n: int) -> Integers:
-        """Return the `n` places with the smallest numbers, ties by slot number."""
+        """Return where the `n` smallest numbers are, ties by slot number."""
+        if len(apart) <= n:
+            return np.arange(len(apart))
         near = np.flatnonzero(apart <= np.partition(apart, n - 1)[n - 1])
-        places = places[near]
         if len(near) > n:
-            order = apart[near].astype(np.int64) * HIGHEST_SLOT + self._cells.slots[places]
-            places = places[np.argpartition(order, n)[:n]]
-        return places
+            order = apart[near].astype(np.int64) * HIGHEST_SLOT + self._cells.slots[places[near]]
+            near = near[np.argpartition(order, n)[:n]]
+        return near
 
     def _scored(self, query: Floats, slots: Integers, k: int) -> tuple[Integers, Floats]:
         rows = self._keys.take(slots, axis=0)
@@ -233,24 +256,19 @@ class ProductKeys:
         return slots[order], exact[order]
 
     def _place(self, whole: Floats) -> Integers:
-        """Return the cell each key goes to: its nearest, or the nearest with room, or the overflow list."""
-        counts = self._cells.counts.copy()
-        nearest = np.concatenate([self._grid.best_cells(whole[part], 1)[:, 0] for part in _parts(len(whole))])
-        cells = _accept(nearest, counts, self.cell_slots)
-        late = np.flatnonzero(cells == ABSENT)
-        for part in _parts(len(late)):
-            waiting = late[part]
-            for choice in self._grid.best_cells(whole[waiting], TRIES).T[1:]:
-                still = cells[waiting] == ABSENT
-                cells[waiting[still]] = _accept(choice[still], counts, self.cell_slots)
-        left = cells == ABSENT
-        if self.overflow + np.count_nonzero(left) > SEEN // 2:
+        """Return the cell each key goes to: its nearest, or the overflow list where that is full."""
+        nearest = np.concatenate([self._grid.nearest_cells(whole[part]) for part in _parts(len(whole))])
+        order = np.argsort(nearest, kind="stable")
+        _, firsts, sizes = np.unique(nearest[order], return_index=True, return_counts=True)
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order)) - np.repeat(firsts, sizes)
+        is_late = self._cells.counts[nearest] + rank >= self.cell_slots
+        if self.overflow + np.count_nonzero(is_late) > SEEN // 2:
             raise KernelError(
-                f"{np.count_nonzero(left)} keys find their {TRIES} nearest cells full ({self.cell_slots} slots each), "
-                f"and the overflow list holds {SEEN // 2} at most; raise memory.cell_slots"
+                f"{np.count_nonzero(is_late)} keys find their cells full ({self.cell_slots} slots each), and the "
+                f"overflow list holds {SEEN // 2} at most; raise memory.cell_slots, or write fewer facts that are asked alike"
             )
-        cells[left] = self.n_cells
-        return cells
+        return np.where(is_late, self.n_cells, nearest)
 
     def _note_empty(self, cells: Integers) -> None:
         touched = cells[cells < self.n_cells]
@@ -311,14 +329,3 @@ def _refuse_repeated(numbers: Integers) -> None:
 
 def _parts(n: int, size: int = CHUNK) -> list[slice]:
     return [slice(first, first + size) for first in range(0, n, size)]
-
-
-def _accept(wanted: Integers, counts: Integers, most: int) -> Integers:
-    """Return the wanted cells, -1 where a cell is full by then, and add what is accepted to `counts`."""
-    order = np.argsort(wanted, kind="stable")
-    cells, firsts, sizes = np.unique(wanted[order], return_index=True, return_counts=True)
-    rank = np.empty(len(wanted), np.int64)
-    rank[order] = np.arange(len(wanted)) - np.repeat(firsts, sizes)
-    accepted = np.where(counts[wanted] + rank < most, wanted, ABSENT)
-    counts[cells] = np.minimum(counts[cells] + sizes, np.maximum(most, counts[cells]))
-    return accepted

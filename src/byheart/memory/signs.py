@@ -1,4 +1,4 @@
-"""Sign codes: a key as 128 bits, so that a read can look at very many slots before it touches a full key.
+"""Sign codes: a key as twice 128 bits, so that a read can look at very many slots before it touches a full key.
 
 Owns rotation, packing and distances. Knows no cells and no slots. A code says what a key has beyond the centre of its
 cell: every bit is the sign of that rest along one direction of a randomised Hadamard basis (Ailon & Chazelle 2006, fast
@@ -17,7 +17,7 @@ from byheart.interfaces import Floats
 
 Words = npt.NDArray[np.uint64]
 Bits = npt.NDArray[np.uint16]
-WORDS = 2
+HALVES, WORDS = 2, 2
 SEED = 20_011
 
 
@@ -35,12 +35,11 @@ class SignCodes:
         while len(hadamard) < size:
             hadamard = np.block([[hadamard, hadamard], [hadamard, -hadamard]])
         rng = np.random.default_rng(SEED)
-        flips = np.array([-1, 1], np.float32)
+        flips, n_bits = np.array([-1, 1], np.float32), HALVES * WORDS * 64
         blocks = [
-            hadamard[:width, rng.permutation(size)] * rng.choice(flips, (width, 1))
-            for _ in range(-(-WORDS * 64 // size))
+            hadamard[:width, rng.permutation(size)] * rng.choice(flips, (width, 1)) for _ in range(-(-n_bits // size))
         ]
-        self._directions = np.hstack(blocks)[:, : WORDS * 64].copy()
+        self._directions = np.stack(np.hsplit(np.hstack(blocks)[:, :n_bits], HALVES))
 
     def encode(self, rests: Floats) -> Words:
         """Return the codes of what keys have beyond the centres of their cells.
@@ -49,7 +48,7 @@ class SignCodes:
             rests: Differences of whole numbers. Shape `batch width`.
 
         Returns:
-            Packed signs. Shape `batch 2`.
+            Packed signs, in two halves that are read one after the other. Shape `2 batch 2`.
         """
         return _packed(rests @ self._directions > 0)
 
@@ -60,20 +59,20 @@ class SignCodes:
             whole: The query as `whole_numbers` gives it. Shape `1 width`.
 
         Returns:
-            Code and mask. Shapes `2`.
+            Code and mask. Shapes `2 2`.
         """
         along = whole @ self._directions
         far = np.abs(along)
-        middle = far.shape[1] // 2
-        return _packed(along > 0)[0], _packed(far > np.partition(far[0], middle)[middle])[0]
+        middle = far.shape[2] // 2
+        return _packed(along > 0)[:, 0], _packed(far > np.partition(far, middle)[:, :, middle, None])[:, 0]
 
 
 def differing(codes: Words, query: Words, mask: Words) -> Bits:
-    """Return in how many bits codes differ from the query's, those of the mask counted twice.
+    """Return in how many bits one half of codes differs from the query's, those of the mask counted twice.
 
     Args:
-        codes: Codes. Shape `candidates 2`.
-        query: Code of the query. Shape `2`.
+        codes: One half of codes. Shape `candidates 2`.
+        query: The same half of the query's code. Shape `2`.
         mask: Bits that count twice. Shape `2`.
 
     Returns:
@@ -88,4 +87,4 @@ def differing(codes: Words, query: Words, mask: Words) -> Bits:
 
 
 def _packed(bits: npt.NDArray[np.bool_]) -> Words:
-    return np.packbits(bits, axis=1).view(np.uint64)
+    return np.packbits(bits, axis=-1).view(np.uint64)

@@ -2,7 +2,7 @@
 
 Owns how public data become pairs. Half of them are *leave-one-out*: the question's own fact is hidden, and what stands
 beside it is a near miss written by hand, made from it, or a nearest neighbour among the other facts. Knows no network.
-Nothing of `test_nq`, of the held-out ParaRel facts and patterns, or of the support desk is read.
+Nothing of `test_nq`, of the held-out ParaRel facts and patterns, or of the other half of the support desk is read.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from byheart.corpus.datasets import medquad_types, nq_gold, popqa, question_pairs, squad
+from byheart.corpus.datasets import medquad_types, nq_gold, popqa, question_pairs, records, squad
 from byheart.corpus.pararel import Statement, training_statements
-from byheart.corpus.splits import is_nq_training
+from byheart.corpus.splits import is_nq_training, is_support_training
 from byheart.interfaces import Floats
 from byheart.train.desk_questions import matter, near_misses
 from byheart.train.question_templates import MEDICAL, OPPOSITES, POPQA
 
+CANDIDATE_SHARE = 0.3  # more of them, and near misses are unlearned
 DESK = 1200  # made-up facts of a help desk in one pass
 Embed = Callable[[str, Sequence[str]], Floats]
 WRITTEN = ("train_nq_0", "train_nq_1", "train_nq_2", "train_nq_nogold", "train_medical", "train_squad", "train_popqa")
@@ -212,6 +213,36 @@ def desk_pairs(n: int, rng: random.Random) -> Iterator[Pair]:
         before = held
 
 
+def support_pairs(data: Path, embed: Embed, rng: random.Random) -> Iterator[Pair]:
+    """Yield the help desk's queries around the half of its facts that may be trained on.
+
+    Args:
+        data: Folder of the data sets.
+        embed: Vectors of texts, cached under a name; shape `batch width`.
+        rng: Chooses.
+
+    Yields:
+        Queries beside their fact; near misses beside what they miss; each query beside two of the nearest other facts.
+    """
+    facts = [row for row in records(data / "support/support_faq.jsonl") if is_support_training(row["id"])]
+    place = {row["id"]: i for i, row in enumerate(facts)}
+    rows = [
+        row
+        for row in records(data / "support/support_queries.jsonl")
+        if is_support_training(row.get("fact") or row.get("answer_fact") or row.get("near") or row["id"])
+    ]
+    vectors = embed("memory.desk", [row["question"] for row in facts])
+    for row, query in zip(rows, embed("memory.queries", [row["query"] for row in rows]), strict=True):
+        own = row.get("fact") or row.get("answer_fact")
+        pairs = [(own, True), (row.get("near"), False)]
+        near = [facts[j]["id"] for j in np.argsort(-(vectors @ query))[:5] if facts[j]["id"] != own]
+        pairs += [(other, False) for other in rng.sample(near, 2)]
+        for fact, is_same in pairs:
+            if fact in place and (is_same or fact != own):
+                held = facts[place[fact]]
+                yield Pair(row["query"], held["question"], held["answer"], is_same, "support")
+
+
 def neighbour_pairs(
     name: str, rows: Sequence[tuple[str, str]], embed: Embed, n: int, rng: random.Random
 ) -> Iterator[Pair]:
@@ -266,8 +297,14 @@ def training_pairs(
         *neighbour_pairs("squad", passages, embed, 2000, rng),
     ]
     desk = desk_pairs(DESK, rng)
-    near = candidate_pairs(data, written, embed, rng)
-    return [*written_pairs(data, written, rng), *near, *desk, *rng.sample(made, round(made_share * len(made)))]
+    near = list(candidate_pairs(data, written, embed, rng))
+    return [
+        *written_pairs(data, written, rng),
+        *rng.sample(near, round(CANDIDATE_SHARE * len(near))),
+        *support_pairs(data, embed, rng),
+        *desk,
+        *rng.sample(made, round(made_share * len(made))),
+    ]
 
 
 def clumsy(text: str, rng: random.Random) -> str:
