@@ -163,8 +163,9 @@ class Grid:
             Cell numbers. Shape `batch`.
         """
         parts = zip(self.products(whole), self.offsets, strict=True)
-        first, second = (np.argmax(products - offsets, axis=1).astype(np.int64) for products, offsets in parts)
-        return first * self.sub_keys + second
+        first, second = (np.argmax(products - offsets, axis=1) for products, offsets in parts)
+        cells: Integers = first * self.sub_keys + second
+        return cells
 
 
 def whole_numbers(keys: Floats) -> Floats:

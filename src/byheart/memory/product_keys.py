@@ -4,14 +4,14 @@ Owns the keys by slot, and the order of the three steps of a read; knows no valu
 
 1. Cells. A read scores `2 * sub_keys` sub-keys, and so every cell of the grid (Lample et al. 2019; the inverted
    multi-index, Babenko & Lempitsky 2012), and visits the best cells that hold anything.
-2. Codes. Sign codes, added to how far off the cell is, cut the slots seen to a short list: 128 bits to 8,192, then 256
-   bits to 1,024.
+2. Codes. Sign codes, added to how far off the cell is, cut the slots seen to a short list: 128 bits to 6,144, then 256
+   bits to 1,536.
 3. Keys. The short list is scored exactly.
 
 The sizes of the three, not the number of slots, bound the time. A key lies in its nearest cell or, if that is full, in
 the overflow list, which every read scans. Steps 1 and 2 are on whole numbers and break ties by cell and slot number:
-the same slots give the same answer, alone and in a batch, whatever was inserted or deleted before. Only where a cell has
-been full does the order of insertion decide which keys are in it.
+the same slots give the same answer, alone and in a batch, whatever was inserted or deleted before. Only where a cell
+has been full does the order of insertion decide which keys are in it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["Codebooks", "ProductKeys", "fit_codebooks"]
 CELL_SLOTS = 4_096
 CELLS = 8_192
 SEEN = 1 << 18  # slots that a read looks at, at most
-LONG_LIST = 8_192
-SHORT_LIST = 1_024
+LONG_LIST = 6_144
+SHORT_LIST = 1_536
 LEVEL = 1 << 12  # nearness, in units of 1 / 2048 ** 2, is compared in steps of 1 / 1024, which fit 16 bits
 BIT = 1 << 15  # what a differing bit of 192 takes off: a 96th of a rest's length, about 0.75 / 96 = 1 / 128
 EMPTY = 1 << 14  # above any level of a cell
@@ -203,7 +203,8 @@ class ProductKeys:
         """Return by how many bits the centres of cells are farther from the query than the best; overflow's is zero."""
         rows, columns = np.divmod(cells[:-1], self._grid.sub_keys)
         of_centres = np.append(products[0][rows] + products[1][columns], 0)
-        return ((of_centres.max() - of_centres) // BIT).astype(np.uint16)
+        behind: Bits = ((of_centres.max() - of_centres) // BIT).astype(np.uint16)
+        return behind
 
     def _short_list(self, cells: Integers, behind: Bits, whole: Floats, n: int) -> Integers:
         """Return the `n` places in these cells that look nearest."""
@@ -266,7 +267,7 @@ class ProductKeys:
         if self.overflow + np.count_nonzero(is_late) > SEEN // 2:
             raise KernelError(
                 f"{np.count_nonzero(is_late)} keys find their cells full ({self.cell_slots} slots each), and the "
-                f"overflow list holds {SEEN // 2} at most; raise memory.cell_slots, or write fewer facts that are asked alike"
+                f"overflow list holds {SEEN // 2} at most; raise memory.cell_slots, or write fewer facts asked alike"
             )
         return np.where(is_late, self.n_cells, nearest)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -179,10 +179,10 @@ class SlotMemory:
             self.slots.erase([number for fact, _ in failed for number in own[fact.number]])
 
         weak = self._failures(facts)
-        lost = [(fact, reason) for fact, reason in weak if not self._correct(fact, own[fact.number], reason)]
-        refuse(lost)
-        if len(weak) > len(lost):  # what was corrected may stand in another's way now
-            refuse(self._failures([fact for fact in facts if fact.number not in refused]))
+        self._correct(weak, own)
+        refuse(self._failures([fact for fact, _ in weak]))
+        corrected = [fact for fact, _ in weak if fact.number not in refused]
+        refuse(self._failures(self._beside(corrected, [fact for fact in facts if fact.number not in refused])))
         refuse(self._intruders([fact for fact in facts if fact.number not in refused]))
         n_refined = sum(fact.number not in refused for fact, _ in weak)
         kept = tuple(fact.number for fact in facts if fact.number not in refused)
@@ -262,20 +262,33 @@ class SlotMemory:
                 failed.setdefault(fact.number, (fact, reason))
         return list(failed.values())
 
-    def _correct(self, fact: Learned, numbers: Sequence[int], reason: str) -> bool:
-        """Refine one fact's slots, spelling or meaning, and return whether it is recalled exactly now."""
-        values = self.slots.values(numbers, self.reader.value_width, self.codec.width)
-        for number, question in zip(numbers, fact.questions, strict=True):
-            meaning, spelling = values[number]
+    def _correct(self, weak: Sequence[tuple[Learned, str]], own: Mapping[int, Sequence[int]]) -> None:
+        """Refine the slots of facts that failed, spelling or meaning; other slots stay as they are."""
+        slots = [
+            (number, fact, question)
+            for fact, _ in weak
+            for number, question in zip(own[fact.number], fact.questions, strict=True)
+        ]
+        if not slots:
+            return
+        values = self.slots.values([number for number, *_ in slots], self.reader.value_width, self.codec.width)
+        meanings = self.writer.refine([question for *_, question in slots], [values[n][0] for n, *_ in slots])
+        changed = {}
+        for (number, fact, _), meaning in zip(slots, meanings, strict=True):
+            spelling = values[number][1]
             if self.codec.read([spelling]) != [fact.answer]:
-                better = self.codec.refine(spelling, fact.answer)
-                if better is None:
-                    return False
-                spelling = better
-            if reason != SPELLING:
-                meaning = self.writer.refine((question,), meaning)
-            self.slots.replace_value(number, meaning, spelling)
-        return not self._failures([fact])
+                spelling = self.codec.refine(spelling, fact.answer) or spelling
+            changed[number] = (meaning, spelling)
+        self.slots.replace_values(changed)
+
+    def _beside(self, corrected: Sequence[Learned], facts: Sequence[Learned]) -> list[Learned]:
+        """Return the facts whose questions are in reach of one that was corrected: it may stand in their way now."""
+        done = {fact.number for fact in corrected}
+        others = [fact for fact in facts if fact.number not in done]
+        if not corrected or not others:
+            return []
+        keys, reach = _keys(corrected), 1 - self.config.reach
+        return [fact for fact in others if float((_keys([fact]) @ keys.T).max()) >= reach]
 
     def _intruders(self, facts: Sequence[Learned]) -> list[tuple[Learned, str]]:
         """Return the new facts that now answer a question which was another fact's, while texts are kept."""

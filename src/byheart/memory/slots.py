@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -184,11 +184,12 @@ class Slots:
                 held.setdefault(fact, []).append((position, np.frombuffer(key, "<f2").astype(np.float32)))
         return held
 
-    def replace_value(self, number: int, meaning: Codes, spelling: Codes) -> None:
-        """Write a slot's value anew; its key and everybody else's stay."""
-        self._connection.execute(
+    def replace_values(self, values: Mapping[int, tuple[Codes, Codes]]) -> None:
+        """Write the meanings and spellings of slots anew, by number; their keys and all other slots stay."""
+        stamp = _new_stamp(self._connection)
+        self._connection.executemany(
             "UPDATE slots SET value = ?, stamp = ? WHERE number = ?",
-            (meaning.to_bytes() + spelling.to_bytes(), _new_stamp(self._connection), number),
+            [(meaning.to_bytes() + spelling.to_bytes(), stamp, n) for n, (meaning, spelling) in values.items()],
         )
         self.refresh()
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from byheart.memory.answers import AnswerCodec
 
 REFINE_STEPS = 30
-REFINE_RATE = 0.02
+REFINE_RATE = 0.03  # in units of a meaning's mean size
+REFINE_BATCH = 32
 WANTED_ODDS = 3.0  # log-odds that a refined slot shall have for its own questions
 
 
@@ -90,29 +91,38 @@ class Writer:
             Written(key, meaning, spelled[answer]) for key, meaning, answer in zip(keys, meanings, answers, strict=True)
         ]
 
-    def refine(self, questions: Sequence[str], meaning: Codes) -> Codes:
-        """Return a meaning corrected by gradient so that its own questions are judged right; the network stays put.
+    def refine(self, questions: Sequence[str], meanings: Sequence[Codes]) -> list[Codes]:
+        """Return meanings corrected by gradient so that each is recognised by its question; the network stays put.
 
         Args:
-            questions: The fact's own questions.
-            meaning: The slot's meaning.
+            questions: The slots' own questions.
+            meanings: The slots' meanings, which no two slots share.
 
         Returns:
-            Another meaning; whether it does better is for the reader to say.
+            Other meanings; whether they do better is for the reader to say.
         """
+        corrected: list[Codes] = []
+        for first in range(0, len(questions), REFINE_BATCH):
+            corrected += self._refined(questions[first : first + REFINE_BATCH], meanings[first : first + REFINE_BATCH])
+        return corrected
+
+    def _refined(self, questions: Sequence[str], meanings: Sequence[Codes]) -> list[Codes]:
         import torch
 
         kernel = self.reader.kernel
-        ids = [self.reader.ids(text) for text in questions]
-        values, mask = padded([meaning.vectors])
-        value = values.clone().requires_grad_(True)
+        values, mask = padded([meaning.vectors for meaning in meanings])
+        sizes = torch.tensor([float(np.abs(meaning.vectors).mean()) + 1e-6 for meaning in meanings])[:, None, None]
+        change = torch.zeros_like(values).requires_grad_(True)
         with torch.no_grad():
-            lower = kernel.lower(ids, 0)
-        optimizer = torch.optim.Adam([value], lr=REFINE_RATE * float(np.abs(meaning.vectors).mean() + 1e-6))
+            lower = kernel.lower([self.reader.ids(text) for text in questions], 0)
+        optimizer = torch.optim.Adam([change], lr=REFINE_RATE)
         for _ in range(REFINE_STEPS):
-            odds = kernel.match(lower, value.expand(len(ids), -1, -1), mask.expand(len(ids), -1))
-            loss = torch.nn.functional.softplus(WANTED_ODDS - odds).mean()
+            odds = kernel.match(lower, values + change * sizes, mask)
+            short = torch.relu(WANTED_ODDS - odds)
+            if not bool((short > 0).any()):
+                break
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            short.sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        return Codes.of(value.detach()[0].numpy())
+        found = (values + change.detach() * sizes).numpy()
+        return [Codes.of(row[: len(meaning.scales)]) for row, meaning in zip(found, meanings, strict=True)]
