@@ -42,7 +42,7 @@ demo: setup-demo
 	$(BIN)/byheart ask $(DEMO) "How long is the code for a new phone number valid?"
 	$(BIN)/byheart ask $(DEMO) "What does the monthly pass cost for students?"
 	$(BIN)/byheart learn $(DEMO) examples/facts.jsonl
-	$(BIN)/byheart recall $(DEMO) "for how many minutes can I use a code they texted me?"
+	$(BIN)/byheart recall $(DEMO) "How much does the monthly pass cost if you study?"
 	$(BIN)/byheart ask $(DEMO) --claim "Pedalhaven was founded by two postal workers."
 
 clean:

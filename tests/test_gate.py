@@ -122,6 +122,7 @@ def test_a_dearer_retrieval_is_chosen_less_often_and_a_budget_is_kept() -> None:
     for budget in (0.1, 0.3, 0.5):
         decisions = gate.decide(found, None, price_for_budget(gains.tolist(), budget))
         assert sum(d.route is Route.RETRIEVAL for d in decisions) / len(found) == pytest.approx(budget, abs=0.01)
+    assert price_for_budget([-0.3, -0.2], 0.5) == 0.0  # a budget is no reason to retrieve where nothing is gained
 
 
 def test_a_gate_comes_back_from_its_json_and_refuses_another_format() -> None:

@@ -42,7 +42,7 @@ def recalled(found: Recall, threshold: float) -> str:
     ]
     lines.append(f"  {found.not_known:.3f}  not known")
     if found.fact is not None:
-        lines += ["", "Fact", *_fact(found.fact)]
+        lines += ["", "Fact" if found.probability >= threshold else "Nearest fact", *_fact(found.fact)]
     for number, place in enumerate(found.citations, start=1):
         lines += ["", "Source", *citation(number, place)]
     return "\n".join(lines)

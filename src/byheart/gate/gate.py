@@ -134,7 +134,7 @@ def price_for_budget(gained: Sequence[float], budget: float) -> float:
         )
     ordered = np.sort(np.asarray(gained, np.float64))[::-1]
     kept = int(np.floor(budget * len(ordered)))
-    return float(ordered[kept]) if kept < len(ordered) else -1.0
+    return max(float(ordered[kept]), 0.0) if kept < len(ordered) else 0.0
 
 
 def _decision(found: Evidence, chances: Sequence[Chance], bound: RiskBound | None, price: float) -> Decision:
