@@ -17,6 +17,7 @@ HNSW is as fast as it can be: it reads with the least breadth that reaches a rec
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import tempfile
 import time
@@ -97,7 +98,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/read_latency.json"))
     arguments = parser.parse_args()
     rng, sizes = np.random.default_rng(arguments.seed), sorted(arguments.sizes)
-    folder = Path(tempfile.gettempdir()) / f"byheart-read-latency-{arguments.seed}"
+    folder = Path(tempfile.gettempdir()) / "byheart-read-latency"
     folder.mkdir(exist_ok=True)
     if arguments.data:
         load = real(arguments.data, [size for size in sizes if size <= SMALL], arguments.questions, folder, rng)
@@ -167,7 +168,7 @@ def _contenders(load: Load, size: int, n: int, folder: Path) -> Iterator[Contend
         index.insert(part, keys[part])
     yield Contender(size, "product keys", lambda question: index.search(question, K)[0][0], index.n_bytes)
     yield Contender(size, "scan", lambda question: _scan(keys, question), keys.nbytes)
-    yield _hnsw(keys, tuning, folder / f"hnsw-{load.kind.replace(' ', '-')}-{size}.bin")
+    yield _hnsw(keys, tuning, folder)
 
 
 def _scan(keys: Floats, question: Floats) -> Integers:
@@ -177,11 +178,11 @@ def _scan(keys: Floats, question: Floats) -> Integers:
     return found
 
 
-def _hnsw(keys: Floats, tuning: Floats, path: Path) -> Contender:
+def _hnsw(keys: Floats, tuning: Floats, folder: Path) -> Contender:
     """Build a graph, or load it, and read with the least breadth that reaches the goal on questions of their own."""
     import hnswlib
 
-    graph = hnswlib.Index("ip", keys.shape[1])
+    graph, path = hnswlib.Index("ip", keys.shape[1]), folder / f"{_digest(keys.data)}.hnsw"
     if path.is_file():
         graph.load_index(str(path), len(keys))
     else:
@@ -260,9 +261,9 @@ def real(data: Path, sizes: Sequence[int], n: int, folder: Path, rng: np.random.
     told = reported_statements(data)
     stored = [fact.wordings[0] for fact, _ in told] + [row.question for row in nq_gold(data)]
     reader = MemoryReader()
-    asked = _encoded(reader, [others[0] for _, others in told], folder / "asked.npy")
+    asked = _encoded(reader, [others[0] for _, others in told], folder)
     order = rng.permutation(len(stored))
-    keys = _encoded(reader, stored, folder / "stored.npy")[order]
+    keys = _encoded(reader, stored, folder)[order]
     questions = {}
     for size in sizes:
         candidates = order[:size][order[:size] < len(told)]
@@ -270,10 +271,15 @@ def real(data: Path, sizes: Sequence[int], n: int, folder: Path, rng: np.random.
     return Load("real keys", Codebooks(*reader.codebooks), keys, questions)
 
 
-def _encoded(reader: MemoryReader, texts: Sequence[str], path: Path) -> Floats:
+def _encoded(reader: MemoryReader, texts: Sequence[str], folder: Path) -> Floats:
+    path = folder / f"{_digest(json.dumps(texts).encode())}.npy"
     if not path.is_file():
         np.save(path, SentenceEncoder(EncoderConfig(name=BASE)).encode_queries(texts))
     return reader.keys(np.load(path))
+
+
+def _digest(content: bytes | memoryview) -> str:
+    return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
 if __name__ == "__main__":

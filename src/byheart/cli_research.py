@@ -101,7 +101,13 @@ def _train_answers(arguments: argparse.Namespace) -> None:
 
 
 def _train_memory(arguments: argparse.Namespace) -> None:
+    from byheart import show_memory
     from byheart.train.memory import MemoryTraining, train_memory
 
     with Bar() as bar:
-        print(train_memory(arguments.kb, arguments.pairs, MemoryTraining(steps=arguments.steps), bar))
+        found = train_memory(arguments.kb, arguments.pairs, MemoryTraining(steps=arguments.steps), bar)
+    if arguments.steps:
+        verdict = "better, kept" if found.is_kept else "no better, thrown away: the memory is as it was"
+        print(f"loss on held-out pairs {found.loss_before:.4f} before, {found.loss_after:.4f} after: {verdict}")
+    if found.report is not None:
+        print(show_memory.learned(found.report))

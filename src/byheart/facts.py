@@ -6,7 +6,6 @@ are counted. Part of the composition root; `knowledge` is its only caller.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -55,7 +54,13 @@ class Facts:
     @cached_property
     def slots(self) -> SlotMemory:
         """The slots, with the networks that write and read them."""
-        return self._memory_with(own_weights(self._database.connection, self._folder))
+        return self._memory_with(self.own_weights())
+
+    def own_weights(self) -> Path | None:
+        """Return the kernel that was adapted to this knowledge base, None where the shipped one is used."""
+        with self._database.read() as connection:
+            row = connection.execute("SELECT value FROM parameters WHERE name = ?", (WEIGHTS,)).fetchone()
+        return None if row is None else self._folder / str(row[0])
 
     def _memory_with(self, weights: Path | None) -> SlotMemory:
         from byheart.memory.answers import AnswerCodec
@@ -184,12 +189,6 @@ class Facts:
         except KnowledgeError:  # somebody else is writing, or the medium is read-only: they are counted later
             return
         self._uses.clear()
-
-
-def own_weights(connection: sqlite3.Connection, folder: Path) -> Path | None:
-    """Return the file of the kernel that was adapted to this knowledge base, None where the shipped one is used."""
-    row = connection.execute("SELECT value FROM parameters WHERE name = ?", (WEIGHTS,)).fetchone()
-    return None if row is None else folder / str(row[0])
 
 
 def cited(fact: Fact | None, documents: Documents) -> tuple[Citation, ...]:

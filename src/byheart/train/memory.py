@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from byheart.config import EncoderConfig
 from byheart.corpus.near_questions import NearQuestions, read_near_questions
 from byheart.errors import FactError
 from byheart.interfaces import Floats
@@ -90,12 +91,12 @@ def train_memory(
     """
     with KnowledgeBase(folder) as kb:
         if settings.steps == 0:
-            return Adapted(0.0, 0.0, False, kb.memory.rewrite(None, progress))
+            return Adapted(0.0, 0.0, False, kb.memory.rewrite(kb.memory.own_weights(), progress))
         facts = [f for f in kb.facts() if f.state is FactState.MEMORISED and f.answer is not None and f.questions]
         written = () if pairs is None else tuple(read_near_questions(pairs))
         if len(facts) < LEAST_FACTS:
             raise FactError(f"adapting needs {LEAST_FACTS} facts with texts, {folder} has {len(facts)}; learn more")
-        encoder = SentenceEncoder(kb.config.encoder)
+        encoder = SentenceEncoder(EncoderConfig(device=kb.config.encoder.device))  # the kernel's own
         found = fact_pairs(facts, written, encoder.encode_queries, settings.seed)
         trained, held_out = split(found)
         kernel, notes, extra = load_kernel(kb.memory.slots.reader.weights, model_folder(BASE))
