@@ -108,7 +108,8 @@ def write_support(data: Path) -> None:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("byheart.evaluate.memory_queries.is_support_training", lambda _: False)
     folder = tmp_path / "data"
     write_nq(folder)
     write_fever(folder)

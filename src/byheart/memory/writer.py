@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from byheart.memory.answers import AnswerCodec
 
 REFINE_STEPS = 30
-REFINE_RATE = 0.03  # in units of a meaning's mean size
+REFINE_RATE = 0.1  # in units of a meaning's mean size
 REFINE_BATCH = 32
-WANTED_ODDS = 3.0  # log-odds that a refined slot shall have for its own questions
+WANTED_ODDS = 2.0  # log-odds that a refined slot shall have for its own questions
 
 
 @dataclass(frozen=True, slots=True)
