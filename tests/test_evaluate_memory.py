@@ -456,7 +456,7 @@ def test_real_queries_have_the_promised_numbers(real: Path) -> None:
     asked = near_miss_queries(real)
     assert (len(near_miss_facts(real)), sum(q.fact is not None for q in asked), len(asked)) == (200, 600, 1_000)
     desk = [query for query in support_queries(real) if not query.language]
-    assert (len(support_facts(real)), len(desk), sum(q.fact is not None for q in desk)) == (132, 374, 296)  # the half that is reported
+    assert (len(support_facts(real)), len(desk), sum(q.fact is not None for q in desk)) == (132, 374, 296)
     assert len({query.id for query in desk}) == 374
 
 
