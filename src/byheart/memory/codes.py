@@ -50,7 +50,8 @@ class Codes:
         """
         if len(data) != n_tokens * (width + 2):
             raise FormatError(
-                f"a slot of {n_tokens} tokens has {len(data)} bytes, not {n_tokens * (width + 2)}; write the slots anew: byheart train memory KB --steps 0"
+                f"a slot of {n_tokens} tokens has {len(data)} bytes, not {n_tokens * (width + 2)}; "
+                "write the slots anew: byheart train memory KB --steps 0"
             )
         codes = np.frombuffer(data, np.int8, n_tokens * width).reshape(n_tokens, width)
         return cls(codes, np.frombuffer(data, "<f2", n_tokens, n_tokens * width))
