@@ -173,6 +173,7 @@ class Facts:
     def close(self) -> None:
         """Count the uses that are still to be counted."""
         self._write_uses()
+        self._uses.clear()
 
     def _count(self, recalls: Sequence[Recall]) -> None:
         threshold = self._config.memory.threshold

@@ -119,7 +119,7 @@ class Learning:
                 for fact, standing in zip(batch, standings, strict=True):
                     self._settle(fact, standing, tally)
                 return []
-        prepared = {(ready.fact.kind, ready.fact.question): ready for ready in self._prepare(fresh)}
+        prepared = {(r.fact.kind, r.fact.question, r.fact.answer): r for r in self._prepare(fresh)}
         with self.database.write() as connection:
             pending: list[_Pending] = []
             later: list[NewFact] = []
@@ -131,7 +131,7 @@ class Learning:
                 elif standing.number in {one.learned.number for one in pending}:
                     later.append(fact)
                 else:
-                    ready = prepared.get((fact.kind, fact.question))
+                    ready = prepared.get((fact.kind, fact.question, fact.answer))
                     pending += self._enter(fact, ready, standing, Documents(connection), tally)
             self._conclude(pending, self.memory().memorise([one.learned for one in pending]), tally)
         return later
@@ -283,6 +283,8 @@ class Upkeep:
         numbers = self.ledger.numbers_of_page(document.page)
         stale = []
         for number, fact in self.ledger.by_numbers(numbers).items():
+            if fact.state is FactState.STALE:
+                continue
             source = moved(fact, before, document, passages)
             if source is None:
                 stale.append(number)

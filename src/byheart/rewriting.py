@@ -54,6 +54,8 @@ def rewrite(
     with database.write() as connection:
         numbers = {fact.id: memory.ledger.number(fact.id) for fact in facts}
         memory.begin_anew()
+        # What was measured with other networks promises nothing of these.
+        connection.execute("DELETE FROM parameters WHERE name IN ('gate', 'gate_calibration')")
         if weights is None:
             connection.execute("DELETE FROM parameters WHERE name = ?", (WEIGHTS,))
         else:

@@ -36,6 +36,7 @@ def write_snapshot(database: Database, config: Config, target: Path) -> Path:
     try:
         copy_weights(database.path.parent, target)
         database.copy_to(target / FILE)
+        copy_weights(database.path.parent, target)  # a kernel adapted meanwhile
     except BaseException:
         (target / CONFIG_FILE).unlink(missing_ok=True)  # alone it would keep the next try out
         raise

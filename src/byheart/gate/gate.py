@@ -149,7 +149,7 @@ def _is_open(route: Route, found: Evidence, bound: RiskBound | None) -> bool:
         return True
     if not found.candidates or (route is Route.BOTH and not found.cited):
         return False
-    return bound is None or route is not Route.MEMORY or found.probability >= bound.threshold
+    return bound is None or found.probability >= bound.threshold
 
 
 def _fitted(rows: Columns, right: npt.NDArray[np.float64], start: Sequence[float]) -> tuple[float, ...]:

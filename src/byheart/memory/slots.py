@@ -188,8 +188,8 @@ class Slots:
         """Write the meanings and spellings of slots anew, by number; their keys and all other slots stay."""
         stamp = _new_stamp(self._connection)
         self._connection.executemany(
-            "UPDATE slots SET value = ?, stamp = ? WHERE number = ?",
-            [(meaning.to_bytes() + spelling.to_bytes(), stamp, n) for n, (meaning, spelling) in values.items()],
+            "UPDATE slots SET value = ?, n_question = ?, n_answer = ?, stamp = ? WHERE number = ?",
+            [(m.to_bytes() + s.to_bytes(), len(m.scales), len(s.scales), stamp, n) for n, (m, s) in values.items()],
         )
         self.refresh()
 
