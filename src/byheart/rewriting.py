@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from byheart.errors import FactError
+from byheart.errors import BusyError, FactError
 from byheart.interfaces import Floats
 from byheart.memory.slot_memory import Learned, SlotMemory
 from byheart.reports import LearnReport, Progress, Refusal
@@ -42,16 +42,25 @@ def rewrite(
 
     Raises:
         FactError: Texts are not kept, so that nothing can be written anew.
+        BusyError: Another process wrote meanwhile.
     """
     with database.read():
+        seen = database.epoch
         facts = [fact for fact in memory.ledger.facts() if fact.state is not FactState.STALE]
     if any(fact.answer is None or not fact.questions for fact in facts):
         raise FactError(
             f"the texts of {len(facts)} facts are not kept (ledger.text is false), so their slots cannot be written "
             "anew; forget them, and learn them again from their file"
         )
-    ready = [one for batch in _batches(facts) for one in _written(batch, memory, encode)]
+    too_long = _too_long(facts, memory)
+    fit = [fact for fact in facts if fact.id not in too_long]
+    ready = [one for batch in _batches(fit) for one in _written(batch, memory, encode)]
     with database.write() as connection:
+        if database.epoch != seen:
+            raise BusyError(
+                f"another process wrote to {database.path.parent} while slots were written anew (epoch {seen} became "
+                f"{database.epoch}); nothing was changed, run it again"
+            )
         numbers = {fact.id: memory.ledger.number(fact.id) for fact in facts}
         memory.begin_anew()
         # What was measured with other networks promises nothing of these.
@@ -60,7 +69,7 @@ def rewrite(
             connection.execute("DELETE FROM parameters WHERE name = ?", (WEIGHTS,))
         else:
             connection.execute("INSERT OR REPLACE INTO parameters VALUES (?, ?)", (WEIGHTS, weights))
-        refused: dict[int, str] = {}
+        refused = {numbers[fact_id]: reason for fact_id, reason in too_long.items()}
         n_refined = 0
         for done, batch in enumerate(_batches(ready), start=1):
             read_back = memory.memorise([_numbered(one, numbers[fact.id]) for fact, one in batch])
@@ -68,7 +77,7 @@ def rewrite(
             n_refined += read_back.refined
             progress(min(done * FACTS_PER_BATCH, len(ready)), len(ready), "facts written anew")
         for fact in facts:
-            reason = refused.get(numbers[fact.id], "" if fact.state is FactState.MEMORISED else fact.reason)
+            reason = refused.get(numbers[fact.id], "")  # what other networks could not hold says nothing of these
             memory.ledger.set_state(numbers[fact.id], FactState.REFUSED if reason else FactState.MEMORISED, reason)
     return LearnReport(
         memorised=tuple(fact.id for fact in facts if numbers[fact.id] not in refused),
@@ -78,19 +87,23 @@ def rewrite(
     )
 
 
+def _too_long(facts: Sequence[Fact], memory: SlotMemory) -> dict[str, str]:
+    """Return the facts whose answer memory cannot hold, by id, and why."""
+    limit = min(memory.config.max_answer_tokens, memory.codec.max_tokens)
+    reasons = memory.writer.refusals([str(fact.answer) for fact in facts], limit)
+    return {fact.id: reason for fact, reason in zip(facts, reasons, strict=True) if reason}
+
+
 def _written(
     facts: Sequence[Fact], memory: SlotMemory, encode: Callable[[Sequence[str]], Floats]
 ) -> list[tuple[Fact, Learned]]:
-    """Return facts with their slots, not yet numbered; those whose answer memory cannot hold are left out."""
-    limit = min(memory.config.max_answer_tokens, memory.codec.max_tokens)
-    reasons = memory.writer.refusals([str(fact.answer) for fact in facts], limit)
-    fit = [fact for fact, reason in zip(facts, reasons, strict=True) if not reason]
-    questions = [question for fact in fit for question in fact.questions]
-    answers = [str(fact.answer) for fact in fit for _ in fact.questions]
-    slots = iter(memory.writer.write(questions, answers, encode(questions)) if questions else [])
+    """Return facts with their slots, not yet numbered."""
+    questions = [question for fact in facts for question in fact.questions]
+    answers = [str(fact.answer) for fact in facts for _ in fact.questions]
+    slots = iter(memory.writer.write(questions, answers, encode(questions)))
     return [
         (fact, Learned(0, fact.kind, fact.questions, str(fact.answer), tuple(next(slots) for _ in fact.questions)))
-        for fact in fit
+        for fact in facts
     ]
 
 
