@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from byheart import facts as facts_module
-from byheart.errors import BusyError
+from byheart.errors import BusyError, KernelError
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.folder import init
 from byheart.interfaces import Floats
 from byheart.knowledge import KnowledgeBase
-from byheart.memory.reader import MemoryReader
+from byheart.memory.kernel import Kernel, load_kernel, save_kernel
+from byheart.memory.reader import BASE, MemoryReader, shipped_kernel
 from byheart.reports import no_progress
+from byheart.store.settings import WEIGHTS_FOLDER
+from byheart.text.encoder import SentenceEncoder
+from byheart.text.models import model_folder
 from byheart.types import FactState, NewFact
 from world import open_fake
 
@@ -98,3 +103,127 @@ def test_what_another_process_writes_while_slots_are_written_anew_is_not_lost(
     assert kb.recall(new.question).answer == new.answer
     assert len(kb.memory.rewrite(None, no_progress).memorised) == len(FACTS) + 1
     assert kb.recall(new.question).answer == new.answer
+
+
+def another_kernel(folder: Path) -> Path:
+    """Write the shipped network under another hash below a knowledge base, as adapting would."""
+    kernel, notes, extra = load_kernel(shipped_kernel(), model_folder(BASE))
+    path = folder / WEIGHTS_FOLDER / "kernel-other.safetensors"
+    path.parent.mkdir(exist_ok=True)
+    kept = {name: value for name, value in notes.items() if name not in {"format", "shape"}}
+    save_kernel(path, kernel, Kernel(model_folder(BASE), kernel.shape), {**kept, "note": "adapted"}, extra)
+    return path
+
+
+def test_an_open_process_follows_a_kernel_adapted_by_another_and_a_restored_one(
+    kb: KnowledgeBase, tmp_path: Path
+) -> None:
+    kb.snapshot(tmp_path / "before")
+    with open_fake(tmp_path / "kb") as other:
+        assert answers(other) == expected()
+        first = other.memory.slots
+        assert other.memory.slots is first
+        kb.memory.rewrite(another_kernel(tmp_path / "kb"), no_progress)
+        assert answers(other) == answers(kb) == expected()
+        assert other.memory.slots is not first
+        assert len(other.learn([NewFact("Is the tower open?", "Until dusk.")]).memorised) == 1
+        kb.restore(tmp_path / "before")
+        assert answers(other) == answers(kb) == expected()
+        assert other.recall("Is the tower open?").answer != "Until dusk."
+
+
+def test_facts_learned_while_another_process_adapts_the_kernel_are_written_with_the_new_one(
+    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = NewFact("Is the tower open?", "Until dusk.", ("opening of the tower",))
+    with open_fake(tmp_path / "kb") as other:
+        encode, calls = other.memory.encode, []
+
+        def meanwhile(texts: Sequence[str]) -> Floats:
+            if not calls:
+                calls.append(texts)
+                kb.memory.rewrite(another_kernel(tmp_path / "kb"), no_progress)
+            return encode(texts)
+
+        monkeypatch.setattr(other.memory, "encode", meanwhile)
+        assert len(other.learn([new]).memorised) == 1
+        monkeypatch.undo()
+        assert other.recall(new.question).answer == kb.recall(new.question).answer == new.answer
+        assert answers(other) == expected()
+
+
+def written_by_others(kb: KnowledgeBase) -> None:
+    with kb._database.write() as connection:
+        connection.execute("UPDATE parameters SET value = 'other' WHERE name = 'memory_kernel'")
+
+
+def test_slots_of_other_networks_can_be_forgotten_and_facts_tell_why_they_are_unreadable(kb: KnowledgeBase) -> None:
+    assert kb.memory.unreadable() == ""
+    written_by_others(kb)
+    assert "train memory KB --steps 0" in kb.memory.unreadable()
+    assert kb.forget(*[fact.id for fact in kb.facts()]) == len(FACTS)
+    assert kb.memory.unreadable() == ""
+    assert kb.learn(FACTS[:1]).memorised
+    assert kb.recall(FACTS[0].question).answer == FACTS[0].answer
+
+
+def test_slots_of_other_networks_never_come_into_the_index(kb: KnowledgeBase, tmp_path: Path) -> None:
+    written_by_others(kb)
+    with kb._database.write() as connection:
+        connection.execute("UPDATE slots SET key = x'00'")  # as narrow as another kernel's keys might be
+    with open_fake(tmp_path / "kb") as other, pytest.raises(KernelError, match="written by the networks other"):
+        other.recall(FACTS[0].question)
+
+
+def used(kb: KnowledgeBase) -> int:
+    return sum(fact.uses for fact in kb.facts())
+
+
+def test_uses_wait_while_another_process_writes_and_are_counted_once(kb: KnowledgeBase, tmp_path: Path) -> None:
+    with open_fake(tmp_path / "kb") as other:
+        kb.memory.count([kb.recall(FACTS[0].question)])  # recalled once, answered with once
+        with other._database.write():
+            kb.memory.close()
+        assert used(kb) == 0
+        kb.memory.close()
+        kb.memory.close()
+        assert used(kb) == 2
+
+
+def test_uses_counted_while_an_epoch_is_held_are_written_later(kb: KnowledgeBase) -> None:
+    recall = kb.recall(FACTS[0].question)
+    with kb._database.read() as connection:
+        kb.memory.count([recall] * facts_module.USES_PER_WRITE)
+        assert connection.in_transaction
+    kb.memory.close()
+    assert used(kb) == 1 + facts_module.USES_PER_WRITE
+
+
+def test_no_use_is_lost_between_threads(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts_module, "USES_PER_WRITE", 7)
+    recall = kb.recall(FACTS[0].question)
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(lambda: [kb.memory.count([recall]) for _ in range(100)]) for _ in range(4)]:
+            done.result()
+    kb.memory.close()
+    assert used(kb) == 401
+
+
+def test_a_base_that_is_closed_twice_has_counted_its_uses(kb: KnowledgeBase, tmp_path: Path) -> None:
+    kb.recall(FACTS[0].question)
+    kb.close()
+    kb.close()
+    with open_fake(tmp_path / "kb") as again:
+        assert used(again) == 1
+
+
+def test_memory_beside_its_own_base_encoder_and_beside_another_says_the_same(
+    kb: KnowledgeBase, minilm: SentenceEncoder, tmp_path: Path
+) -> None:
+    with init(tmp_path / "shared", encoder=minilm, reader=FakeReader()) as shared:
+        shared.learn(FACTS)
+        for asked in ("how much is the ferry", "Who painted the lighthouse of Korva?", *[f.question for f in FACTS]):
+            one, other = shared.recall(asked), kb.recall(asked)
+            assert (one.answer, one.not_known) == (other.answer, pytest.approx(other.not_known, abs=1e-4))
+            answers = [base.ask(asked) for base in (shared, kb)]
+            assert len({(answer.text, answer.route) for answer in answers}) == 1

@@ -6,27 +6,34 @@ are counted. Part of the composition root; `knowledge` is its only caller.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from byheart.capacity import measured
 from byheart.config import Config, EncoderConfig
-from byheart.errors import KnowledgeError
+from byheart.errors import KernelError, KnowledgeError
 from byheart.interfaces import Encoder, Floats
 from byheart.learning import Learning
 from byheart.memory.ledger import Ledger
-from byheart.memory.reader import MemoryReader
+from byheart.memory.reader import BASE, MemoryReader, base_fingerprint
 from byheart.memory.slot_memory import SlotMemory
+from byheart.memory.slots import erase_slots
 from byheart.reports import Capacity, LearnReport, Progress, Refusal
 from byheart.rewriting import WEIGHTS, rewrite
 from byheart.store.database import Database
 from byheart.store.documents import Documents
 from byheart.text.encoder import SentenceEncoder
+from byheart.text.models import model_folder
 from byheart.types import Citation, Fact, FactState, NewFact, Question, Recall, Step
+
+if TYPE_CHECKING:
+    from byheart.memory.answers import AnswerCodec
 
 USES_PER_WRITE = 256
 
@@ -44,17 +51,23 @@ class Facts:
             encoder: Gives the knowledge base's encoder.
         """
         self._folder, self._database, self._config, self._encoder = folder, database, config, encoder
+        self._memory: tuple[Path | None, SlotMemory] | None = None
         self._uses: Counter[str] = Counter()
+        self._uses_lock = threading.Lock()  # never held while the database is asked for
 
     @cached_property
     def ledger(self) -> Ledger:
         """What is known of facts beside their slots."""
         return Ledger(self._database.connection, self._config.ledger.text)
 
-    @cached_property
+    @property
     def slots(self) -> SlotMemory:
-        """The slots, with the networks that write and read them."""
-        return self._memory_with(self.own_weights())
+        """The slots, with the networks in use now: another process may adapt them, or restore a snapshot."""
+        with self._database.read():  # threads take turns
+            weights = self.own_weights()
+            if self._memory is None or self._memory[0] != weights:
+                self._memory = weights, self._memory_with(weights)
+            return self._memory[1]
 
     def own_weights(self) -> Path | None:
         """Return the kernel that was adapted to this knowledge base, None where the shipped one is used."""
@@ -63,17 +76,23 @@ class Facts:
         return None if row is None else self._folder / str(row[0])
 
     def _memory_with(self, weights: Path | None) -> SlotMemory:
+        reader = MemoryReader(weights, self._config.encoder.device, self._config.memory.precision)
+        return SlotMemory(self._database.connection, self._config.memory, self.ledger, reader, self._codec)
+
+    @cached_property
+    def _codec(self) -> AnswerCodec:
         from byheart.memory.answers import AnswerCodec
 
-        device = self._config.encoder.device
-        reader, codec = MemoryReader(weights, device, self._config.memory.precision), AnswerCodec(device=device)
-        return SlotMemory(self._database.connection, self._config.memory, self.ledger, reader, codec)
+        return AnswerCodec(device=self._config.encoder.device)
 
     @cached_property
     def _own_encoder(self) -> Encoder:
-        """The memory's base encoder: the knowledge base's own where that is the same, so that a question runs once."""
+        """The memory's base encoder: the knowledge base's own where that is the same, so that a question runs once.
+
+        All kernels share it, so it stays when the kernel changes.
+        """
         shared = self._encoder()
-        if shared.fingerprint == self.slots.reader.base_fingerprint:
+        if shared.fingerprint == base_fingerprint(model_folder(BASE)):
             return shared
         return SentenceEncoder(EncoderConfig(device=self._config.encoder.device))
 
@@ -102,7 +121,7 @@ class Facts:
         encoding = Step("encode", (time.perf_counter() - start) / len(questions))
         with self._database.read():
             recalls = self._recalled(questions, pooled)
-        self._count(recalls)
+        self.count(recalls)
         return [replace(recall, seconds=(encoding, *recall.seconds)) for recall in recalls]
 
     def recall_held(self, questions: Sequence[Question], queries: Floats) -> list[Recall]:
@@ -123,6 +142,17 @@ class Facts:
         with self._database.read() as connection:
             return connection.execute("SELECT 1 FROM slots LIMIT 1").fetchone() is not None
 
+    def unreadable(self) -> str:
+        """Return why the networks in use cannot read the slots, as the KernelError says it; empty where they can."""
+        if not self.is_used():
+            return ""
+        try:
+            with self._database.read():
+                self.slots.refresh()
+        except KernelError as error:
+            return str(error)
+        return ""
+
     def _recalled(self, questions: Sequence[Question], pooled: Floats) -> list[Recall]:
         epoch, documents = self._database.epoch, Documents(self._database.connection)
         return [
@@ -136,7 +166,7 @@ class Facts:
             return self.ledger.facts(search, limit)
 
     def forget(self, fact_ids: Sequence[str]) -> int:
-        """Remove facts with their slots and texts, in one epoch.
+        """Remove facts with their slots and texts, in one epoch; no network is needed for it.
 
         Args:
             fact_ids: Ids of facts.
@@ -149,9 +179,9 @@ class Facts:
         """
         if not fact_ids:
             return 0
-        with self._database.write():
+        with self._database.write() as connection:
             numbers = [self.ledger.number(fact_id) for fact_id in dict.fromkeys(fact_ids)]
-            self.slots.forget(numbers)
+            erase_slots(connection, numbers)
             self.ledger.remove(numbers)
             self._database.owe_scrub()
         self._database.scrub()
@@ -167,29 +197,43 @@ class Facts:
         memory = self._memory_with(weights)
         name = None if weights is None else weights.relative_to(self._folder).as_posix()
         report = rewrite(self._database, memory, self.encode, name, progress)
-        self.__dict__["slots"] = memory
+        self._memory = weights, memory
         return report
 
     def close(self) -> None:
-        """Count the uses that are still to be counted."""
+        """Write the uses that were counted, before the database is closed; safe to call twice."""
         self._write_uses()
-        self._uses.clear()
 
-    def _count(self, recalls: Sequence[Recall]) -> None:
+    def count(self, recalls: Sequence[Recall]) -> None:
+        """Count a use of the fact of each recall that is probable enough; `close` writes what is not yet written.
+
+        Args:
+            recalls: What was answered with, once each.
+        """
         threshold = self._config.memory.threshold
-        self._uses.update(r.fact.id for r in recalls if r.fact is not None and r.probability >= threshold)
-        if self._uses.total() >= USES_PER_WRITE:
+        with self._uses_lock:
+            self._uses.update(r.fact.id for r in recalls if r.fact is not None and r.probability >= threshold)
+            is_due = self._uses.total() >= USES_PER_WRITE
+        if is_due:
             self._write_uses()
 
     def _write_uses(self) -> None:
-        if not self._uses:
-            return
+        with self._uses_lock:
+            uses, self._uses = self._uses, Counter()
+        if uses and not self._is_written(uses):
+            with self._uses_lock:
+                self._uses.update(uses)
+
+    def _is_written(self, uses: Counter[str]) -> bool:
+        """Add uses to the ledger's, and return whether that could be done now."""
+        if self._database.connection.in_transaction:  # perhaps the caller's own: a second one cannot begin inside it
+            return False
         try:
             with self._database.aside():
-                self.ledger.count_uses(self._uses)
+                self.ledger.count_uses(uses)
         except KnowledgeError:  # somebody else is writing, or the medium is read-only: they are counted later
-            return
-        self._uses.clear()
+            return False
+        return True
 
 
 def cited(fact: Fact | None, documents: Documents) -> tuple[Citation, ...]:

@@ -16,7 +16,7 @@ from byheart.corpus.markdown import document_from_markdown
 from byheart.errors import FactError
 from byheart.interfaces import Floats
 from byheart.memory.ledger import Ledger
-from byheart.memory.slot_memory import Learned, ReadBack, SlotMemory
+from byheart.memory.slot_memory import Learned, SlotMemory
 from byheart.memory.sources import covering, locate
 from byheart.memory.standing import Novelty, Standing
 from byheart.memory.writer import Written
@@ -28,6 +28,7 @@ from byheart.types import Document, Fact, FactState, Kind, NewFact, Passage, Sou
 
 FACTS_PER_EPOCH = 256
 CHANGED = "its document has changed and no longer says so; learn it again"
+RETRY = "forget it and learn it again to have it tried once more"
 
 Encode = Callable[[Sequence[str]], Floats]
 
@@ -83,7 +84,7 @@ class Learning:
     Attributes:
         database: The open database.
         encode: Turns questions into vectors of the memory's base encoder. Shape `batch width`.
-        memory: Gives the memory; its networks are loaded when first needed.
+        memory: Gives the memory with the networks in use now, which are loaded when first needed.
     """
 
     database: Database
@@ -112,36 +113,60 @@ class Learning:
 
     def _learn_batch(self, batch: Sequence[NewFact], tally: _Tally) -> list[NewFact]:
         """Learn one batch in one epoch, and return facts that must wait for the next: they extend one of this batch."""
+        step = _Batch(self.encode, self.memory(), tally)
         with self.database.read():
-            standings = [self._ledger.standing(fact) for fact in batch]
-            fresh = [self._completed(f, s) for f, s in zip(batch, standings, strict=True) if not self._is_settled(s)]
+            standings = [step.ledger.standing(fact) for fact in batch]
+            fresh = [step.completed(f, s) for f, s in zip(batch, standings, strict=True) if not step.is_settled(s)]
             if not fresh:  # nothing to write: no epoch
                 for fact, standing in zip(batch, standings, strict=True):
-                    self._settle(fact, standing, tally)
+                    step.settle(fact, standing)
                 return []
-        prepared = {(r.fact.kind, r.fact.question, r.fact.answer): r for r in self._prepare(fresh)}
+        prepared = {(r.fact.kind, r.fact.question, r.fact.answer): r for r in step.prepare(fresh)}
         with self.database.write() as connection:
+            if self.memory() is not step.memory:  # adapted by another process meanwhile: all is written once more
+                step, prepared = replace(step, memory=self.memory()), {}
             pending: list[_Pending] = []
             later: list[NewFact] = []
             for fact in batch:
                 # Asked again: an earlier fact of the batch, or another process, may have settled it.
-                standing = self._ledger.standing(fact)
-                if self._is_settled(standing):
-                    self._settle(fact, standing, tally)
+                standing = step.ledger.standing(fact)
+                if step.is_settled(standing):
+                    step.settle(fact, standing)
                 elif standing.number in {one.learned.number for one in pending}:
                     later.append(fact)
                 else:
                     ready = prepared.get((fact.kind, fact.question, fact.answer))
-                    pending += self._enter(fact, ready, standing, Documents(connection), tally)
-            self._conclude(pending, self.memory().memorise([one.learned for one in pending]), tally)
+                    pending += step.enter(fact, ready, standing, Documents(connection))
+            step.conclude(pending)
         return later
 
-    def _completed(self, fact: NewFact, standing: Standing) -> NewFact:
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The steps of one batch, with one and the same networks.
+
+    Attributes:
+        encode: Turns questions into vectors of the memory's base encoder. Shape `batch width`.
+        memory: The memory.
+        tally: Told of every fact.
+    """
+
+    encode: Encode
+    memory: SlotMemory
+    tally: _Tally
+
+    @property
+    def ledger(self) -> Ledger:
+        """The facts."""
+        return self.memory.ledger
+
+    def completed(self, fact: NewFact, standing: Standing) -> NewFact:
         """Return a fact with the wordings, too, under which the ledger holds it."""
-        held = () if standing.number is None else self._ledger.questions_of(standing.number)
+        held = () if standing.number is None else self.ledger.questions_of(standing.number)
         return replace(fact, paraphrases=distinct_questions([fact.question, *fact.paraphrases, *held])[1:])
 
-    def _is_settled(self, standing: Standing) -> bool:
+    def is_settled(self, standing: Standing) -> bool:
+        """Return whether there is nothing to write of a fact."""
         if standing.verdict is Novelty.CONFLICT:
             return True
         return standing.verdict is Novelty.UNCHANGED and self._state(standing) is not FactState.STALE
@@ -149,31 +174,27 @@ class Learning:
     def _state(self, standing: Standing) -> FactState | None:
         if standing.number is None or not standing.must_relearn:
             return None
-        return self._ledger.by_numbers([standing.number])[standing.number].state
+        return self.ledger.by_numbers([standing.number])[standing.number].state
 
-    def _settle(self, fact: NewFact, standing: Standing, tally: _Tally) -> None:
+    def settle(self, fact: NewFact, standing: Standing) -> None:
+        """Tell of a fact of which there is nothing to write."""
         if standing.verdict is Novelty.CONFLICT:
-            tally.conflicts.append(Refusal(fact.question, standing.reason))
+            self.tally.conflicts.append(Refusal(fact.question, standing.reason))
         elif standing.must_relearn and standing.number is not None:
-            reason = self._ledger.by_numbers([standing.number])[standing.number].reason
-            tally.refused.append(Refusal(standing.fact_id, f"refused before: {reason}"))
+            reason = self.ledger.by_numbers([standing.number])[standing.number].reason
+            self.tally.refused.append(Refusal(standing.fact_id, f"refused before: {reason}; {RETRY}"))
         else:
-            tally.unchanged.append(standing.fact_id)
+            self.tally.unchanged.append(standing.fact_id)
 
-    @property
-    def _ledger(self) -> Ledger:
-        return self.memory().ledger
-
-    def _prepare(self, facts: Sequence[NewFact]) -> list[_Prepared]:
+    def prepare(self, facts: Sequence[NewFact]) -> list[_Prepared]:
         """Return facts with their slots, written in one pass of the networks."""
-        memory = self.memory()
-        limit = min(memory.config.max_answer_tokens, memory.codec.max_tokens)
-        refusals = memory.writer.refusals([fact.answer for fact in facts], limit)
+        limit = min(self.memory.config.max_answer_tokens, self.memory.codec.max_tokens)
+        refusals = self.memory.writer.refusals([fact.answer for fact in facts], limit)
         reasons = dict(zip(map(id, facts), refusals, strict=True))
         fit = [fact for fact in facts if not reasons[id(fact)]]
         asked = [(fact, question) for fact in fit for question in (fact.question, *fact.paraphrases)]
         written = iter(
-            memory.writer.write(
+            self.memory.writer.write(
                 [question for _, question in asked],
                 [fact.answer for fact, _ in asked],
                 self.encode([question for _, question in asked]),
@@ -186,36 +207,34 @@ class Learning:
             slots[id(fact)][question] = next(written)
         return [_Prepared(fact, slots[id(fact)], reasons[id(fact)]) for fact in facts]
 
-    def _enter(
-        self, fact: NewFact, ready: _Prepared | None, standing: Standing, documents: Documents, tally: _Tally
-    ) -> list[_Pending]:
+    def enter(self, fact: NewFact, ready: _Prepared | None, standing: Standing, documents: Documents) -> list[_Pending]:
         """Enter a fact, or what is new of it, into the ledger, and return what is to be memorised."""
         source, notice = find_source(fact, documents)
         if notice:
-            tally.notices.append(f"{standing.fact_id}: {notice}")
+            self.tally.notices.append(f"{standing.fact_id}: {notice}")
         if ready is None:
-            ready = self._prepare([self._completed(fact, standing)])[0]
+            ready = self.prepare([self.completed(fact, standing)])[0]
         if ready.reason:
             if standing.number is None:
-                self._ledger.write(fact, source, FactState.REFUSED, ready.reason)
-            tally.refused.append(Refusal(standing.fact_id, ready.reason))
+                self.ledger.write(fact, source, FactState.REFUSED, ready.reason)
+            self.tally.refused.append(Refusal(standing.fact_id, ready.reason))
             return []
         number, questions, first = self._written(fact, standing, source)
         missing = [question for question in questions if question not in ready.slots]
         if missing:  # another process added wordings since
-            ready = self._prepare([self._completed(fact, replace(standing, number=number))])[0]
+            ready = self.prepare([self.completed(fact, replace(standing, number=number))])[0]
         slots = tuple(ready.slots[question] for question in questions)
         learned = Learned(number, fact.kind, questions, fact.answer, slots, first)
         return [_Pending(learned, standing.fact_id, first > 0)] if questions else []
 
     def _written(self, fact: NewFact, standing: Standing, source: Source) -> tuple[int, tuple[str, ...], int]:
         """Write a fact, or its further wordings, and return its number, what is to be memorised, and from where on."""
-        ledger, number = self._ledger, standing.number
+        ledger, number = self.ledger, standing.number
         if number is None:
             number = ledger.write(fact, source, FactState.MEMORISED, "")
             return number, (fact.question, *standing.extra), 0
         if standing.must_relearn:
-            self.memory().forget([number])
+            self.memory.forget([number])
             ledger.add_questions(number, standing.extra)
             ledger.set_source(number, source)
             given = distinct_questions([fact.question, *fact.paraphrases])
@@ -224,23 +243,25 @@ class Learning:
         ledger.add_questions(number, standing.extra)
         return number, standing.extra, first
 
-    def _conclude(self, pending: Sequence[_Pending], read_back: ReadBack, tally: _Tally) -> None:
+    def conclude(self, pending: Sequence[_Pending]) -> None:
+        """Read back what was entered, and note what memory holds of it."""
+        read_back = self.memory.memorise([one.learned for one in pending])
         reasons = dict(read_back.refused)
-        tally.refined += read_back.refined
+        self.tally.refined += read_back.refined
         for one in pending:
             number, reason = one.learned.number, reasons.get(one.learned.number, "")
             if one.is_extension:
                 if reason:
-                    self._ledger.drop_questions(number, one.learned.questions)
-                    tally.refused.append(Refusal(one.fact_id, f"a paraphrase was not taken: {reason}"))
+                    self.ledger.drop_questions(number, one.learned.questions)
+                    self.tally.refused.append(Refusal(one.fact_id, f"a paraphrase was not taken: {reason}"))
                 else:
-                    tally.extended.append(one.fact_id)
+                    self.tally.extended.append(one.fact_id)
             else:
-                self._ledger.set_state(number, FactState.REFUSED if reason else FactState.MEMORISED, reason)
+                self.ledger.set_state(number, FactState.REFUSED if reason else FactState.MEMORISED, reason)
                 if reason:
-                    tally.refused.append(Refusal(one.fact_id, reason))
+                    self.tally.refused.append(Refusal(one.fact_id, reason))
                 else:
-                    tally.memorised.append(one.fact_id)
+                    self.tally.memorised.append(one.fact_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from byheart.memory.codebooks import Codebooks
 from byheart.memory.codes import Codes
 from byheart.memory.ledger import Ledger
 from byheart.memory.reader import MemoryReader, Shares, shares
-from byheart.memory.slots import Found, Slot, Slots, erase_all
+from byheart.memory.slots import Found, Slot, Slots, erase_all, erase_slots
 from byheart.memory.writer import Writer, Written
 from byheart.types import FactShare, Kind, Question, Recall, Step
 
@@ -132,7 +132,7 @@ class SlotMemory:
         if not questions:
             return []
         clock = [time.perf_counter()]
-        self._refresh()
+        self.refresh()
         reads = self._read(questions, self.reader.keys(pooled), clock)
         answers = self._decoded(reads)
         facts = self.ledger.by_numbers(sorted({number for read in reads for number in read.shares.of_fact}))
@@ -166,7 +166,7 @@ class SlotMemory:
         Raises:
             KernelError: The slots were written by other networks.
         """
-        self._refresh()
+        self.refresh()
         self._note_networks()
         owners = [(fact, i) for fact in facts for i in range(len(fact.questions))]
         own: dict[int, list[int]] = {}
@@ -189,22 +189,26 @@ class SlotMemory:
         return ReadBack(kept, n_refined, tuple(sorted(refused.items())))
 
     def forget(self, facts: Sequence[int]) -> int:
-        """Erase the slots of facts, and return how many there were."""
-        return self.slots.remove(facts)
+        """Erase the slots of facts, whatever networks wrote them, and return how many there were."""
+        return erase_slots(self._connection, facts)
 
     def begin_anew(self) -> None:
         """Erase all slots, whatever networks wrote them, inside the open write transaction."""
         erase_all(self._connection)
         self.slots.refresh()
 
-    def _refresh(self) -> None:
-        self.slots.refresh()
+    def refresh(self) -> None:
+        """Bring the index to what the open transaction sees; KernelError where other networks wrote the slots."""
         row = self._connection.execute("SELECT value FROM parameters WHERE name = ?", (KERNEL,)).fetchone()
-        if row is not None and row[0] != self.fingerprint and len(self.slots):
+        if row is not None and row[0] != self.fingerprint and not self._is_empty():
             raise KernelError(
                 f"the slots were written by the networks {row[0]}, this byheart has {self.fingerprint}; "
                 "write them anew with: byheart train memory KB --steps 0"
             )
+        self.slots.refresh()
+
+    def _is_empty(self) -> bool:
+        return self._connection.execute("SELECT 1 FROM slots LIMIT 1").fetchone() is None
 
     def _note_networks(self) -> None:
         self._connection.execute("INSERT OR REPLACE INTO parameters VALUES (?, ?)", (KERNEL, self.fingerprint))
