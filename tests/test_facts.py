@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from byheart import facts as facts_module
-from byheart.errors import BusyError, KernelError
+from byheart.config import Config
+from byheart.errors import BusyError, ConfigError, KernelError
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.folder import init
 from byheart.interfaces import Floats
@@ -227,3 +228,31 @@ def test_memory_beside_its_own_base_encoder_and_beside_another_says_the_same(
             assert (one.answer, one.not_known) == (other.answer, pytest.approx(other.not_known, abs=1e-4))
             answers = [base.ask(asked) for base in (shared, kb)]
             assert len({(answer.text, answer.route) for answer in answers}) == 1
+
+
+@pytest.mark.parametrize(("key", "value"), [("ledger.text", False), ("memory.cell_slots", 8)])
+def test_what_facts_are_stored_by_cannot_be_changed_beside_them_and_holds_at_once_without(
+    kb: KnowledgeBase, key: str, value: object
+) -> None:
+    with pytest.raises(ConfigError, match="byheart init"):
+        kb.configure(key, value)
+    kb.forget(*[fact.id for fact in kb.facts()])
+    kb.configure(key, value)
+    kb.learn(FACTS)
+    assert answers(kb) == expected()
+    part, name = key.split(".")
+    assert getattr(getattr(kb.memory._config, part), name) == value
+    assert {fact.answer is None for fact in kb.facts()} == {key == "ledger.text"}
+
+
+def test_a_snapshot_with_texts_is_not_restored_where_none_are_kept(kb: KnowledgeBase, tmp_path: Path) -> None:
+    kb.snapshot(tmp_path / "texts")
+    config = Config().replace("ledger.text", False)
+    with init(tmp_path / "bare", config, encoder=FakeEncoder(), reader=FakeReader()) as bare:
+        with pytest.raises(ConfigError, match="keeps the texts of facts"):
+            bare.restore(tmp_path / "texts")
+        assert bare.facts() == []
+        bare.learn(FACTS)
+        bare.snapshot(tmp_path / "none")
+        bare.restore(tmp_path / "none")
+        assert answers(bare) == expected()

@@ -313,13 +313,24 @@ class KnowledgeBase:
             ConfigError: There is no such setting, or what is stored depends on it.
         """
         changed = self.config.replace(key, value)
-        if key in FIXED_ONCE_FILLED and changed != self.config and self.status().passages:
+        if key in FIXED_ONCE_FILLED and changed != self.config and self._is_filled():
             raise ConfigError(f"{key} holds for what is stored; set it in a new one: byheart init FOLDER --set {key}=…")
         write_config(self.path, changed)
         if key in FIXED_ONCE_FILLED:  # nothing is stored yet: what this process writes next must follow
             self.config, self._library = changed, Library(self._database, changed.retrieval, self._library.width)
             self.__dict__.pop("_ingest", None)
+            self._let_go_of_memory()
         return changed
+
+    def _is_filled(self) -> bool:
+        status = self.status()
+        return status.passages + status.facts > 0
+
+    def _let_go_of_memory(self) -> None:
+        """Have the uses counted; what is asked of the facts next is asked with the settings as they are then."""
+        if "memory" in self.__dict__:
+            self.memory.close()
+            del self.__dict__["memory"]
 
     def status(self) -> Status:
         """Return sizes and versions, all of one epoch."""
@@ -351,19 +362,17 @@ class KnowledgeBase:
         Raises:
             NotAKnowledgeBaseError: The folder holds none.
             EncoderMismatchError: It was built with another encoder.
-            ConfigError: It was indexed with other BM25 constants.
+            ConfigError: It was indexed with other BM25 constants, or keeps the texts of facts, and this one does not.
         """
         check_snapshot(Path(source), self._state, self.config, self.path)
         copy_weights(Path(source), self.path)
         self._database.replace_by(Path(source) / database.FILE)
         self._library.rebuild_mirror()
-        self.__dict__.pop("memory", None)
         return self.epoch
 
     def close(self) -> None:
         """Close the database; safe to call twice."""
-        if "memory" in self.__dict__:
-            self.memory.close()
+        self._let_go_of_memory()
         self._database.close()
 
     @cached_property

@@ -70,9 +70,16 @@ def check_snapshot(source: Path, state: Mapping[str, object], config: Config, fo
     Raises:
         NotAKnowledgeBaseError: `source` holds none.
         EncoderMismatchError: It was built with another encoder.
-        ConfigError: Its passages were indexed with other BM25 constants.
+        ConfigError: Its passages were indexed with other BM25 constants, or it keeps the texts of facts, and the
+            knowledge base does not.
     """
-    theirs, database = read_config(source), Database(source / FILE)
+    theirs = read_config(source)
+    if theirs.ledger.text and not config.ledger.text:
+        raise ConfigError(
+            f"{source} keeps the texts of facts (ledger.text = true), {folder} keeps none; "
+            "open the snapshot in its own folder instead"
+        )
+    database = Database(source / FILE)
     try:
         held = database.state(ANALYZER_VERSION)
         if held["encoder_fingerprint"] != state["encoder_fingerprint"]:
