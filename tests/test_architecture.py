@@ -41,6 +41,7 @@ LAYERS = {
         "library",
         "ingest",
         "learning",
+        "grounds",
         "rewriting",
         "readers",
         "notices",

@@ -448,7 +448,7 @@ WORDINGS = ("a", "A?", "b", "c!", "d")
 def test_in_any_order_of_facts_no_question_ever_has_two_answers(facts: list[NewFact]) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute("PRAGMA foreign_keys = ON")
-    for script in ("0001", "0002"):
+    for script in ("0001", "0002", "0003"):
         (path,) = (Path(create.__code__.co_filename).parent / "migrations").glob(f"{script}*.sql")
         connection.executescript(path.read_text("utf-8"))
     ledger = Ledger(connection, keep_text=True)
@@ -466,3 +466,22 @@ def test_in_any_order_of_facts_no_question_ever_has_two_answers(facts: list[NewF
     held = connection.execute("SELECT count(*), count(DISTINCT digest) FROM fact_questions").fetchone()
     assert held[0] == held[1]
     connection.close()
+
+
+def test_words_are_kept_where_they_stand_in_no_document_and_only_there(tmp_path: Path) -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    for script in ("0001", "0002", "0003"):
+        (path,) = (Path(create.__code__.co_filename).parent / "migrations").glob(f"{script}*.sql")
+        connection.executescript(path.read_text("utf-8"))
+    ledger = Ledger(connection, keep_text=True)
+    fact = NewFact("Water boils at 100 °C.", "SUPPORTS", evidence="At sea level it boils at 100 °C.", kind=Kind.CLAIM)
+    number = ledger.write(fact, Source("physics book"), FactState.MEMORISED, "")
+    assert ledger.by_numbers([number])[number].evidence == fact.evidence
+    ledger.set_source(number, Source("", "page:0-9", "page", 0, 9), fact.evidence)
+    assert ledger.by_numbers([number])[number].evidence == ""
+    ledger.set_source(number, Source("physics book"), fact.evidence)
+    ledger.remove([number])
+    assert not connection.execute("SELECT * FROM fact_evidence").fetchall()
+    silent = Ledger(connection, keep_text=False)
+    number = silent.write(fact, Source("physics book"), FactState.MEMORISED, "")
+    assert silent.by_numbers([number])[number].evidence == ""

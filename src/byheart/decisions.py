@@ -28,9 +28,10 @@ class Evidence:
         margin: Log-odds of the best fact above the next one or *not known*, whichever is higher; at most 12.
         cosine: Between the question's key and the best fact's, -1 to 1; 0 without a candidate.
         candidates: Facts that were weighed.
-        cited: Whether the best fact has a passage as its source.
+        cited: Whether there are words to read beside the best fact: its passage, or its evidence in the ledger.
         known_terms: Share of the question's terms that the corpus holds, by inverse document frequency, 0 to 1.
         terms: Terms of the question.
+        is_claim: Whether it is a claim.
     """
 
     probability: float
@@ -41,6 +42,7 @@ class Evidence:
     cited: bool
     known_terms: float
     terms: int
+    is_claim: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from byheart.decisions import Decision, Disagreement
 from byheart.interfaces import Encoder, Floats, Limited, Memory, Passages, Reader, Reading, Retriever, Router
-from byheart.types import Answer, Draft, Hit, Kind, Question, Recall, Route, Step
+from byheart.types import Answer, Draft, Hit, Kind, Passage, Question, Recall, Route, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,10 @@ class Engine:
         with self.hold() as epoch:
             recalls, decisions = self._decided(questions, queries, routes, clock)
             found = self._retrieved(questions, queries, decisions)
+            grounds = self._grounds(recalls, decisions)
             readings = [
-                self._reading(question, hits, recall, decision)
-                for question, hits, recall, decision in zip(questions, found, recalls, decisions, strict=True)
+                self._reading(question, hits, words)
+                for question, hits, words in zip(questions, found, grounds, strict=True)
             ]
         clock.lap("retrieve")
         drafts = self._read(readings)
@@ -127,10 +128,24 @@ class Engine:
                 found[i] = hits
         return found
 
-    def _reading(self, question: Question, hits: Sequence[Hit], recall: Recall | None, decision: Decision) -> Reading:
-        if decision.route is Route.BOTH and recall is not None:
-            ids = [citation.passage_id for citation in recall.citations]
-            return Reading(question, tuple(self.passages.passages(ids)), (1.0,) * len(ids))
+    def _grounds(
+        self, recalls: Sequence[Recall | None], decisions: Sequence[Decision]
+    ) -> list[tuple[tuple[Passage, float], ...] | None]:
+        """Return the words that recalled facts rest on, for the questions that go both ways; None for the others."""
+        wanted = [
+            recall
+            for recall, decision in zip(recalls, decisions, strict=True)
+            if recall is not None and decision.route is Route.BOTH
+        ]
+        found = iter(self.memory.grounds(wanted, self.n_read_of_claim) if self.memory is not None and wanted else ())
+        return [next(found) if decision.route is Route.BOTH else None for decision in decisions]
+
+    def _reading(
+        self, question: Question, hits: Sequence[Hit], grounds: tuple[tuple[Passage, float], ...] | None
+    ) -> Reading:
+        if grounds is not None:
+            words, cosines = tuple(passage for passage, _ in grounds), tuple(cosine for _, cosine in grounds)
+            return Reading(question, words, cosines)
         read = hits[: self.n_read_of_claim if question.kind is Kind.CLAIM else self.n_read]
         passages = self.passages.passages([hit.passage_id for hit in read])
         return Reading(question, tuple(passages), tuple(hit.score for hit in read))
@@ -173,6 +188,8 @@ def _answer(row: _Row, clock: _Clock, epoch: int) -> Answer:
         return _recalled(row, row.recall, clock, epoch)
     answer = _read_answer(row, clock, epoch)
     if row.recall is None or row.recall.fact is None or row.decision.route is not Route.BOTH:
+        return answer
+    if row.recall.probability <= row.recall.not_known:  # its words were read; its answer is to another question
         return answer
     if answer.text is None:  # the fact's own passage was read, and says nothing the reader could use
         return replace(_recalled(row, row.recall, clock, epoch), route=Route.BOTH, used=answer.used)

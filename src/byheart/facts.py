@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from byheart.capacity import measured
 from byheart.config import Config, EncoderConfig
 from byheart.errors import KernelError, KnowledgeError
+from byheart.grounds import grounds
 from byheart.interfaces import Encoder, Floats
 from byheart.learning import Learning
 from byheart.memory.ledger import Ledger
@@ -30,7 +31,7 @@ from byheart.store.database import Database
 from byheart.store.documents import Documents
 from byheart.text.encoder import SentenceEncoder
 from byheart.text.models import model_folder
-from byheart.types import Citation, Fact, FactState, NewFact, Question, Recall, Step
+from byheart.types import Citation, Fact, FactState, NewFact, Passage, Question, Recall, Step
 
 if TYPE_CHECKING:
     from byheart.memory.answers import AnswerCodec
@@ -159,6 +160,11 @@ class Facts:
             replace(found, citations=cited(found.fact, documents), epoch=epoch)
             for found in self.slots.recall(questions, pooled)
         ]
+
+    def grounds(self, recalls: Sequence[Recall], n: int) -> list[tuple[tuple[Passage, float], ...]]:
+        """Return per recall the words its facts rest on, with their cosines, inside an open transaction."""
+        documents = Documents(self._database.connection)
+        return [grounds(recall, self.ledger.fact, documents, n) for recall in recalls]
 
     def listed(self, search: str = "", limit: int | None = None) -> list[Fact]:
         """Return facts in the order they were learned, those that hold `search` where it is given."""

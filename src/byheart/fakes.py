@@ -259,6 +259,15 @@ class FakeMemory:
         """
         return [self._recall(question) for question in questions]
 
+    def grounds(self, recalls: Sequence[Recall], n: int) -> list[tuple[tuple[Passage, float], ...]]:
+        """Return what recalled facts are cited with, as passages."""
+        return [
+            tuple(
+                (Passage(c.passage_id, c.page, c.title, (), c.text, c.start, c.end), 1.0) for c in recall.citations[:n]
+            )
+            for recall in recalls
+        ]
+
     def _recall(self, question: Question) -> Recall:
         wanted = question.text.casefold()
         found = next((fact for fact in self.facts if wanted in {text.casefold() for text in fact.questions}), None)

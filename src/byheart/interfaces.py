@@ -146,6 +146,9 @@ class Memory(Protocol):
     def recall_held(self, questions: Sequence[Question], queries: Floats) -> list[Recall]:
         """Return one recall per question, with citations. `queries` has shape `batch width`."""
 
+    def grounds(self, recalls: Sequence[Recall], n: int) -> list[tuple[tuple[Passage, float], ...]]:
+        """Return per recall up to `n` passages that its facts rest on, the most probable first, with their cosines."""
+
 
 class Router(Protocol):
     """Decides which way questions go; call it while an epoch is held."""

@@ -236,7 +236,7 @@ class _Batch:
         if standing.must_relearn:
             self.memory.forget([number])
             ledger.add_questions(number, standing.extra)
-            ledger.set_source(number, source)
+            ledger.set_source(number, source, fact.evidence)
             given = distinct_questions([fact.question, *fact.paraphrases])
             return number, ledger.questions_of(number) or tuple(q for q in given if q not in standing.shared), 0
         first = ledger.n_questions(number)

@@ -17,6 +17,7 @@ from byheart.errors import ConfigError
 from byheart.gate.evidence import evidence_of
 from byheart.gate.gate import Gate, gains, price_for_budget
 from byheart.gate.risk import bounded
+from byheart.grounds import has_grounds
 from byheart.retrieval.analyzer import analyze
 from byheart.retrieval.terms import TermTable
 from byheart.types import Question, Recall
@@ -69,7 +70,7 @@ class GateRouter:
         held = self._terms.lookup({term for terms in found for term in terms})
         n = self._terms.n_passages()
         return [
-            evidence_of(recall, _known_share(terms, held, n), len(set(terms)))
+            evidence_of(recall, has_grounds(recall.fact), _known_share(terms, held, n), len(set(terms)))
             for terms, recall in zip(found, recalls, strict=True)
         ]
 

@@ -328,6 +328,7 @@ class Fact:
         state: Whether memory answers with it.
         reason: Why it is not memorised; empty if it is.
         uses: Times it was the answer.
+        evidence: The words it rests on, where they stand in no document of the knowledge base and texts are kept.
     """
 
     id: str
@@ -340,6 +341,7 @@ class Fact:
     state: FactState
     reason: str = ""
     uses: int = 0
+    evidence: str = ""
 
 
 @dataclass(frozen=True, slots=True)

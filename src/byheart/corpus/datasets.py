@@ -5,6 +5,7 @@ Owns file names and fields. Copies nothing, scores nothing, splits nothing (see 
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 from collections.abc import Iterator
@@ -311,6 +312,12 @@ def popqa(data: Path) -> list[Popular]:
             Popular(row["id"], row["question"], about["prop"], about["subj"], about["obj"], answers, about["s_pop"])
         )
     return found
+
+
+def bank_queries(data: Path) -> list[tuple[str, str]]:
+    """Return the training queries of BANKING77, each with its intent."""
+    with gzip.open(data / "banking77/train.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        return [(" ".join(row["text"].split()), row["category"]) for row in csv.DictReader(file)]
 
 
 def question_pairs(data: Path, name: str) -> list[AskedOtherwise]:

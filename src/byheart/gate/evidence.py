@@ -12,20 +12,21 @@ import numpy as np
 import numpy.typing as npt
 
 from byheart.decisions import Evidence
-from byheart.types import Recall
+from byheart.types import Kind, Recall
 
 Columns = npt.NDArray[np.float64]
 
 MOST_MARGIN = 12.0
-NAMES = ("log_odds", "margin", "cosine", "is_cited", "known_terms", "log_terms", "is_empty")
+NAMES = ("log_odds", "margin", "cosine", "is_cited", "known_terms", "log_terms", "is_empty", "is_claim")
 _LEAST = 1e-6
 
 
-def evidence_of(recall: Recall, known_terms: float, terms: int) -> Evidence:
+def evidence_of(recall: Recall, cited: bool, known_terms: float, terms: int) -> Evidence:
     """Return the evidence of one question.
 
     Args:
         recall: What memory says.
+        cited: Whether there are words to read beside its best fact.
         known_terms: Share of the question's terms that the corpus holds, by inverse document frequency.
         terms: How many terms it has.
 
@@ -41,9 +42,10 @@ def evidence_of(recall: Recall, known_terms: float, terms: int) -> Evidence:
         margin=min(max(margin, -MOST_MARGIN), MOST_MARGIN),
         cosine=recall.shares[0].cosine if recall.shares else 0.0,
         candidates=len(recall.shares),
-        cited=recall.fact is not None and recall.fact.source.page is not None,
+        cited=cited,
         known_terms=known_terms,
         terms=terms,
+        is_claim=recall.question.kind is Kind.CLAIM,
     )
 
 
@@ -58,6 +60,7 @@ def columns(found: Sequence[Evidence]) -> Columns:
             one.known_terms,
             math.log1p(one.terms) / 2,
             float(one.candidates == 0),
+            float(one.is_claim),
         )
         for one in found
     ]

@@ -24,7 +24,8 @@ _SURROGATES = re.compile("[\ud800-\udfff]")  # SQLite's driver cannot even ask f
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _FACT = (
     "SELECT number, id, kind, answer, version, changed_at, state, reason, coalesce(uses, 0), "
-    'note, passage_id, page, start, "end" FROM facts LEFT JOIN fact_uses ON fact = number'
+    "coalesce(text, ''), note, passage_id, page, start, \"end\" FROM facts "
+    "LEFT JOIN fact_uses ON fact_uses.fact = number LEFT JOIN fact_evidence ON fact_evidence.fact = number"
 )
 
 
@@ -195,10 +196,11 @@ def _fact(
     state: str,
     reason: str,
     uses: int,
+    evidence: str,
     *place: Any,
 ) -> Fact:
     said = (Kind(kind), tuple(questions), answer, Source(*place))
-    return Fact(fact_id, *said, version, changed_at, FactState(state), reason, uses)
+    return Fact(fact_id, *said, version, changed_at, FactState(state), reason, uses, evidence)
 
 
 def _plain(text: str | None) -> str:

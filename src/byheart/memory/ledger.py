@@ -1,9 +1,9 @@
 """The ledger: which facts are held, with their questions, sources, versions and uses.
 
-Owns the tables `facts`, `fact_questions`, `fact_versions` and `fact_uses`: what is written to them, and how a fact that
-comes in stands to them. Every method works inside the caller's transaction. Where texts are not kept, no question and
-no answer is written; ids, notes, reasons and places in documents are. Knows no slots: whoever removes facts here erases
-their slots first, with `Slots.remove`.
+Owns the tables `facts`, `fact_questions`, `fact_versions`, `fact_evidence` and `fact_uses`: what is written to them,
+and how a fact that comes in stands to them. Every method works inside the caller's transaction. Where texts are not
+kept, no question, answer or evidence is written; ids, notes, reasons and places in documents are. Knows no slots:
+whoever removes facts here erases their slots first, with `Slots.remove`.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class Ledger(HeldFacts):
         if number is None:  # the driver knows no number only where nothing was inserted
             raise FactError(f"fact {standing.fact_id!r} could not be written; learn it again")
         self._append(number, (new.question, *standing.extra))
+        self._keep_evidence(number, source, new.evidence)
         return number
 
     def add_questions(self, number: int, texts: Sequence[str]) -> int:
@@ -127,10 +128,20 @@ class Ledger(HeldFacts):
         values = (state.value, reason, number)
         self._change("UPDATE facts SET state = ?, reason = ? WHERE number = ?", values)
 
-    def set_source(self, number: int, source: Source) -> None:
-        """Write where a fact comes from; its version stays. FactError where there is no such fact."""
+    def set_source(self, number: int, source: Source, evidence: str = "") -> None:
+        """Write where a fact comes from; its version stays.
+
+        Args:
+            number: The fact.
+            source: Where it comes from.
+            evidence: The words it rests on; kept where the source is no document of the knowledge base.
+
+        Raises:
+            FactError: There is no such fact.
+        """
         query = 'UPDATE facts SET note = ?, passage_id = ?, page = ?, start = ?, "end" = ? WHERE number = ?'
         self._change(query, (*_place(source), number))
+        self._keep_evidence(number, source, evidence)
 
     def update(self, number: int, answer: str, source: Source) -> int:
         """Write a fact's new answer and put the old one down as a former version; its state stays.
@@ -167,7 +178,7 @@ class Ledger(HeldFacts):
         """
         n_removed = 0
         for part in parts(numbers):
-            for table in ("fact_questions", "fact_versions", "fact_uses"):
+            for table in ("fact_questions", "fact_versions", "fact_evidence", "fact_uses"):
                 self._connection.execute(f"DELETE FROM {table} WHERE fact IN ({marks(part)})", part)
             n_removed += self._connection.execute(f"DELETE FROM facts WHERE number IN ({marks(part)})", part).rowcount
         return n_removed
@@ -189,6 +200,11 @@ class Ledger(HeldFacts):
             [(number, position, self._kept(text), digest(text)) for position, text in enumerate(texts, start=first)],
         )
         return len(texts)
+
+    def _keep_evidence(self, number: int, source: Source, evidence: str) -> None:
+        self._connection.execute("DELETE FROM fact_evidence WHERE fact = ?", (number,))
+        if self._keep_text and evidence and source.page is None:
+            self._connection.execute("INSERT INTO fact_evidence VALUES (?, ?)", (number, evidence))
 
     def _change(self, query: str, values: tuple[object, ...]) -> None:
         """Run a statement that changes the one fact whose number is the last value."""

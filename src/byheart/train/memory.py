@@ -29,7 +29,8 @@ from byheart.text.encoder import SentenceEncoder
 from byheart.text.models import model_folder
 from byheart.train.checkpoint import load_state, save_state
 from byheart.train.kernel import Batch, KernelTraining, judged, lay_out, new_optimizer, set_rate, train_step
-from byheart.train.memory_pairs import Pair, clumsy, swapped
+from byheart.train.memory_pairs import Pair
+from byheart.train.rewording import clumsy, swapped
 from byheart.types import Fact, FactState
 
 NEIGHBOURS = 3

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +16,18 @@ from pathlib import Path
 
 import numpy as np
 
-from byheart.corpus.datasets import medquad_types, nq_gold, popqa, question_pairs, records, squad
+from byheart.corpus.datasets import bank_queries, medquad_types, nq_gold, popqa, question_pairs, records, squad
 from byheart.corpus.pararel import Statement, training_statements
 from byheart.corpus.splits import is_nq_training, is_support_training
 from byheart.interfaces import Floats
 from byheart.train.desk_questions import matter, near_misses
-from byheart.train.question_templates import MEDICAL, OPPOSITES, POPQA
+from byheart.train.question_templates import MEDICAL, POPQA
+from byheart.train.rewording import cased, clumsy, names_in, neighbour, swapped
 
 CANDIDATE_SHARE = 0.3  # more of them, and near misses are unlearned
 DESK = 1200  # made-up facts of a help desk in one pass
+BANK = 1500  # queries of bank customers in one pass
+STATEMENTS = 1500  # ParaRel facts in one pass
 Embed = Callable[[str, Sequence[str]], Floats]
 WRITTEN = ("train_nq_0", "train_nq_1", "train_nq_2", "train_nq_nogold", "train_medical", "train_squad", "train_popqa")
 
@@ -142,21 +144,32 @@ def template_pairs(
             continue
         ways = templates[relation]
         first, second = rng.sample(ways, 2)
-        yield Pair(_cased(second.format(subject), rng), first.format(subject), answer, True, source)
+        yield Pair(cased(second.format(subject), rng), first.format(subject), answer, True, source)
         others = [r for r in templates if r != relation]
         near = rng.choice(sorted(of_subject[subject] - {relation} & set(others)) or others)
         if near in templates:
             yield Pair(
-                _cased(rng.choice(templates[near]).format(subject), rng), first.format(subject), answer, False, source
+                cased(rng.choice(templates[near]).format(subject), rng), first.format(subject), answer, False, source
             )
-        other = _neighbour(neighbours[relation], subject, rng)
+        other = neighbour(neighbours[relation], subject, rng)
         if other is not None:
             way = rng.choice((first, second))
-            yield Pair(_cased(way.format(other), rng), first.format(subject), answer, False, source)
+            yield Pair(cased(way.format(other), rng), first.format(subject), answer, False, source)
 
 
-def statement_pairs(statements: Sequence[Statement], n: int, rng: random.Random) -> Iterator[Pair]:
-    """Yield pairs of ParaRel statements with the object left open."""
+def statement_pairs(statements: Sequence[Statement], embed: Embed, n: int, rng: random.Random) -> Iterator[Pair]:
+    """Yield pairs of ParaRel statements with the object left open.
+
+    Args:
+        statements: The facts.
+        embed: Vectors of texts, cached under a name; shape `batch width`.
+        n: Facts to use.
+        rng: Chooses.
+
+    Yields:
+        One right pair per fact and up to three wrong ones: the subject's other relations, another subject, and one of
+        the three nearest of the other facts, as a memory that lacks the fact would offer it.
+    """
     by_relation: dict[str, list[Statement]] = defaultdict(list)
     by_subject: dict[str, list[Statement]] = defaultdict(list)
     for statement in statements:
@@ -164,18 +177,49 @@ def statement_pairs(statements: Sequence[Statement], n: int, rng: random.Random)
         by_subject[statement.subject].append(statement)
     subjects = {relation: sorted({s.subject for s in found}) for relation, found in by_relation.items()}
     chosen = rng.sample(list(statements), min(n, len(statements)))
-    for statement in chosen:
-        own = rng.choice(statement.wordings)
-        query = rng.choice(statement.wordings)
-        yield Pair(query, own, statement.answer, True, "pararel")
+    held = [rng.choice(statement.wordings) for statement in chosen]
+    asked = [rng.choice(statement.wordings) for statement in chosen]
+    cosines = embed("memory.asked", asked) @ embed("memory.facts", held).T
+    np.fill_diagonal(cosines, -1)
+    for i, statement in enumerate(chosen):
+        yield Pair(asked[i], held[i], statement.answer, True, "pararel")
         near = [s for s in by_subject[statement.subject] if s.relation != statement.relation]
         if near and rng.random() < 0.7:
-            asked = rng.choice(rng.choice(near).wordings)
-            if asked not in statement.wordings:
-                yield Pair(asked, own, statement.answer, False, "pararel")
-        other = _neighbour(subjects[statement.relation], statement.subject, rng)
+            query = rng.choice(rng.choice(near).wordings)
+            if query not in statement.wordings:
+                yield Pair(query, held[i], statement.answer, False, "pararel")
+        other = neighbour(subjects[statement.relation], statement.subject, rng)
         if other is not None:
-            yield Pair(query.replace(statement.subject, other), own, statement.answer, False, "pararel")
+            query = asked[i].replace(statement.subject, other)
+            yield Pair(query, held[i], statement.answer, False, "pararel")
+        j = rng.choice(np.argsort(-cosines[i])[:3].tolist())
+        yield Pair(asked[i], held[j], chosen[j].answer, False, "pararel")
+
+
+def bank_pairs(data: Path, embed: Embed, n: int, rng: random.Random) -> Iterator[Pair]:
+    """Yield bank customers' queries beside another of the same intent, and beside the nearest of another intent.
+
+    Args:
+        data: Folder of the data sets.
+        embed: Vectors of texts, cached under a name; shape `batch width`.
+        n: Queries to use.
+        rng: Chooses.
+
+    Yields:
+        One right and one wrong pair per query. Intents are coarser than questions: the right one is among the five
+        nearest of its intent.
+    """
+    rows = bank_queries(data)
+    vectors = embed("memory.bank", [text for text, _ in rows])
+    intents = np.array([intent for _, intent in rows])
+    for i in rng.sample(range(len(rows)), n):
+        cosines = vectors @ vectors[i]
+        cosines[i] = -1
+        same = intents == intents[i]
+        right = rng.choice(np.argsort(np.where(same, -cosines, 1))[:5].tolist())
+        wrong = rng.choice(np.argsort(np.where(same, 1, -cosines))[:4].tolist())
+        yield Pair(rows[i][0], rows[right][0], "", True, "bank")
+        yield Pair(rows[i][0], rows[wrong][0], "", False, "bank")
 
 
 def swapped_pairs(rows: Sequence[tuple[str, str]], n: int, rng: random.Random) -> Iterator[Pair]:
@@ -189,12 +233,12 @@ def swapped_pairs(rows: Sequence[tuple[str, str]], n: int, rng: random.Random) -
     Yields:
         One wrong pair per question that can be changed, and the question put clumsily as a right one.
     """
-    names = [name for question, _ in rows for name in _names(question)]
+    names = [name for question, _ in rows for name in names_in(question)]
     for question, answer in rng.sample(list(rows), min(n, len(rows))):
         changed = swapped(question, names, rng)
         if changed is not None:
             pair = (changed, question) if rng.random() < 0.5 else (question, changed)
-            yield Pair(_cased(pair[0], rng), pair[1], answer, False, "swapped")
+            yield Pair(cased(pair[0], rng), pair[1], answer, False, "swapped")
         yield Pair(clumsy(question, rng), question, answer, True, "swapped")
 
 
@@ -291,7 +335,6 @@ def training_pairs(
     made = [
         *template_pairs(movies, POPQA, 1000, rng, "popqa"),
         *template_pairs(medical, MEDICAL, 2500, rng, "medquad"),
-        *statement_pairs(training_statements(data), 2500, rng),
         *swapped_pairs([*nq, *rng.sample(passages, 2500)], 3000, rng),
         *neighbour_pairs("nq", nq, embed, 1000, rng),
         *neighbour_pairs("squad", passages, embed, 2000, rng),
@@ -303,67 +346,7 @@ def training_pairs(
         *rng.sample(near, round(CANDIDATE_SHARE * len(near))),
         *support_pairs(data, embed, rng),
         *desk,
+        *statement_pairs(training_statements(data), embed, STATEMENTS, rng),
+        *bank_pairs(data, embed, BANK, rng),
         *rng.sample(made, round(made_share * len(made))),
     ]
-
-
-def clumsy(text: str, rng: random.Random) -> str:
-    """Return a question as people type it: without capitals or punctuation, with a typo, a greeting or a plea."""
-    chance = rng.random()
-    if chance < 0.3:
-        text = text.lower().rstrip("?. ")
-    elif chance < 0.6:
-        text = _typo(text, rng)
-    elif chance < 0.7:
-        text = f"{rng.choice(('hi, ', 'please help: ', 'quick question - ', 'can you tell me '))}{text}"
-    elif chance < 0.8:
-        text = f"{text} {rng.choice(('thanks', 'please', 'asap', '??'))}"
-    return text
-
-
-def swapped(question: str, names: Sequence[str], rng: random.Random) -> str | None:
-    """Return a question that differs in one word and asks something else; None where nothing can be changed."""
-    ways: list[str] = []
-    for pair in OPPOSITES:
-        for word, other in (pair, pair[::-1]):
-            if re.search(rf"\b{word}\b", question, re.IGNORECASE) and not (" " in word and word.endswith("not")):
-                ways.append(re.sub(rf"\b{word}\b", other, question, count=1, flags=re.IGNORECASE))
-    for number in re.findall(r"\b\d+\b", question):
-        ways.append(question.replace(number, str(int(number) + rng.choice((-2, -1, 1, 2, 10))), 1))
-    own = _names(question)
-    if own and names:
-        other = rng.choice(names)
-        if other.lower() not in question.lower():
-            ways += [question.replace(rng.choice(own), other, 1)] * 2
-    ways = [way for way in ways if way.lower() != question.lower()]
-    return rng.choice(ways) if ways else None
-
-
-def _names(question: str) -> list[str]:
-    return re.findall(r"(?<=\s)[A-Z][\w'\u2019-]+(?:\s[A-Z][\w'\u2019-]+)*", question)
-
-
-def _typo(text: str, rng: random.Random) -> str:
-    places = [i for i in range(1, len(text) - 2) if text[i].isalpha() and text[i + 1].isalpha()]
-    if not places:
-        return text
-    i = rng.choice(places)
-    kind = rng.random()
-    if kind < 0.4:
-        return text[:i] + text[i + 1] + text[i] + text[i + 2 :]
-    return text[:i] + text[i + 1 :] if kind < 0.8 else text[:i] + text[i] + text[i:]
-
-
-def _cased(text: str, rng: random.Random) -> str:
-    return text if rng.random() < 0.6 else text.lower()
-
-
-def _neighbour(subjects: Sequence[str], subject: str, rng: random.Random) -> str | None:
-    """Return another subject of the relation; half of the time one whose spelling is near in the alphabet."""
-    if len(subjects) < 2:
-        return None
-    if rng.random() < 0.5:
-        place = subjects.index(subject) + rng.choice((-1, 1))
-        return subjects[place % len(subjects)] if subjects[place % len(subjects)] != subject else None
-    other = rng.choice(subjects)
-    return None if other == subject else other
