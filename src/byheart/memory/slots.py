@@ -1,7 +1,9 @@
 """Slots: the rows in which memory keeps a fact's key and value, and the index that finds them.
 
-Owns the table `slots`, the reuse of freed numbers, and when the index in working memory is behind the table. A slot
-belongs to one fact; deleting a fact erases its rows and nobody else's. Knows no network and no text.
+Owns the table `slots`, the reuse of freed numbers, and when the index in working memory is behind the table. What is
+written here goes into both, at the same cost however full memory is; after somebody else's write, and after one that
+was rolled back, the stamps of all slots are compared. A slot belongs to one fact; deleting a fact erases its rows and
+nobody else's. Knows no network and no text.
 """
 
 from __future__ import annotations
@@ -86,14 +88,13 @@ class Slots:
 
     def refresh(self) -> None:
         """Bring the index to what the open transaction sees; costs one small read where nothing has changed."""
-        row = self._connection.execute("SELECT value FROM parameters WHERE name = ?", (_STAMP,)).fetchone()
-        stamp = int(row[0]) if row else 0
+        stamp = _stamp(self._connection)
         if stamp == self._seen:
             return
+        self._seen = None  # until all is done: what fails in between is looked for again
         held = dict(self._connection.execute("SELECT number, stamp FROM slots"))
-        gone = [number for number, known in self._stamps.items() if held.get(number) != known]
-        self._drop(gone)
-        self._take([number for number in held if number not in self._stamps], held)
+        self._drop([number for number, known in self._stamps.items() if held.get(number) != known])
+        self._take({number: stamp for number, stamp in held.items() if number not in self._stamps})
         self._seen = stamp
 
     def search(self, keys: Floats, k: int) -> list[list[Found]]:
@@ -165,7 +166,9 @@ class Slots:
                 for number, slot in zip(numbers, slots, strict=True)
             ],
         )
-        self.refresh()
+        self._seen = None
+        self._take(dict.fromkeys(numbers, stamp))
+        self._seen = stamp
         return numbers
 
     def of_facts(self, facts: Sequence[int]) -> dict[int, list[tuple[int, Floats]]]:
@@ -186,12 +189,10 @@ class Slots:
 
     def replace_values(self, values: Mapping[int, tuple[Codes, Codes]]) -> None:
         """Write the meanings and spellings of slots anew, by number; their keys and all other slots stay."""
-        stamp = _new_stamp(self._connection)
-        self._connection.executemany(
-            "UPDATE slots SET value = ?, n_question = ?, n_answer = ?, stamp = ? WHERE number = ?",
-            [(m.to_bytes() + s.to_bytes(), len(m.scales), len(s.scales), stamp, n) for n, (m, s) in values.items()],
+        self._connection.executemany(  # no stamp: indexes hold keys
+            "UPDATE slots SET value = ?, n_question = ?, n_answer = ? WHERE number = ?",
+            [(m.to_bytes() + s.to_bytes(), len(m.scales), len(s.scales), n) for n, (m, s) in values.items()],
         )
-        self.refresh()
 
     def remove(self, facts: Sequence[int]) -> int:
         """Erase all slots of facts, and return how many there were."""
@@ -202,10 +203,17 @@ class Slots:
         return self._delete("number", numbers)
 
     def _delete(self, column: str, values: Sequence[int]) -> int:
-        n_removed = _erase(self._connection, column, values)
-        if n_removed:
-            self.refresh()
-        return n_removed
+        self.refresh()
+        doomed = []
+        for part in _parts(sorted(set(values))):
+            query = f"SELECT number FROM slots WHERE {column} IN ({','.join('?' * len(part))})"
+            doomed += [row[0] for row in self._connection.execute(query, part)]
+        if doomed:
+            _erase(self._connection, "number", doomed)
+            self._seen = None
+            self._drop(doomed)
+            self._seen = _stamp(self._connection)
+        return len(doomed)
 
     def _free(self) -> Iterator[int]:
         return (number for number in count(1) if number not in self._facts)
@@ -218,8 +226,8 @@ class Slots:
             for number in numbers:
                 del self._stamps[number], self._facts[number]
 
-    def _take(self, numbers: Sequence[int], stamps: dict[int, int]) -> None:
-        for part in _parts(sorted(numbers)):
+    def _take(self, stamps: Mapping[int, int]) -> None:
+        for part in _parts(sorted(stamps)):
             marks = ",".join("?" * len(part))
             found = self._connection.execute(
                 "SELECT slots.number, fact, kind, key FROM slots JOIN facts ON facts.number = fact "
@@ -259,6 +267,11 @@ def _erase(connection: sqlite3.Connection, column: str, values: Sequence[int]) -
     if n_erased:
         _new_stamp(connection)
     return n_erased
+
+
+def _stamp(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT value FROM parameters WHERE name = ?", (_STAMP,)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _new_stamp(connection: sqlite3.Connection) -> int:
