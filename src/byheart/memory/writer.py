@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from byheart.interfaces import Floats
 from byheart.memory.codes import Codes
 from byheart.memory.reader import MemoryReader, padded
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from byheart.memory.answers import AnswerCodec
 
 REFINE_STEPS = 30
@@ -109,20 +109,29 @@ class Writer:
     def _refined(self, questions: Sequence[str], meanings: Sequence[Codes]) -> list[Codes]:
         import torch
 
+        # Gradients are wanted here, whatever mode the caller has set.
+        with torch.inference_mode(False), torch.enable_grad():
+            found = self._recognised(
+                questions, *(t.to(self.reader.device) for t in padded([m.vectors for m in meanings]))
+            )
+        return [Codes.of(row[: len(meaning.scales)]) for row, meaning in zip(found, meanings, strict=True)]
+
+    def _recognised(self, questions: Sequence[str], values: Tensor, mask: Tensor) -> Floats:
+        """Return values that their questions recognise, or the nearest to it that a few steps lead to."""
+        import torch
+
         kernel = self.reader.kernel
-        values, mask = padded([meaning.vectors for meaning in meanings])
-        sizes = torch.tensor([float(np.abs(meaning.vectors).mean()) + 1e-6 for meaning in meanings])[:, None, None]
+        sizes = values.abs().sum(dim=(1, 2), keepdim=True) / (mask.sum(dim=1) * values.shape[2])[:, None, None] + 1e-6
         change = torch.zeros_like(values).requires_grad_(True)
         with torch.no_grad():
             lower = kernel.lower([self.reader.ids(text) for text in questions], 0)
         optimizer = torch.optim.Adam([change], lr=REFINE_RATE)
         for _ in range(REFINE_STEPS):
-            odds = kernel.match(lower, values + change * sizes, mask)
-            short = torch.relu(WANTED_ODDS - odds)
+            short = torch.relu(WANTED_ODDS - kernel.match(lower, values + change * sizes, mask))
             if not bool((short > 0).any()):
                 break
             optimizer.zero_grad()
             short.sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        found = (values + change.detach() * sizes).numpy()
-        return [Codes.of(row[: len(meaning.scales)]) for row, meaning in zip(found, meanings, strict=True)]
+        found: Floats = (values + change.detach() * sizes).cpu().numpy()
+        return found
