@@ -6,14 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from byheart.corpus.near_questions import NearQuestions, read_near_questions
 from byheart.errors import FactError, InputError
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.folder import init
 from byheart.knowledge import KnowledgeBase
+from byheart.memory.kernel import load_kernel
+from byheart.memory.reader import BASE
+from byheart.text.models import model_folder
 from byheart.train import memory as training
-from byheart.train.memory import MemoryTraining, fact_pairs, train_memory
+from byheart.train.memory import MemoryTraining, fact_pairs, split, train_memory
+from byheart.train.memory_pairs import Pair
 from byheart.types import NewFact, Question
 from world import open_fake
 
@@ -68,6 +73,39 @@ def test_a_kernel_that_judges_worse_is_thrown_away(folder: Path) -> None:
     assert (found.is_kept, found.report) == (False, None)
     with open_fake(folder) as kb:
         assert exact(kb)
+        assert kb.memory.own_weights() is None
+    assert list((folder / "weights").iterdir()) == []
+
+
+def test_a_kernel_that_did_not_change_is_not_deleted_while_it_is_in_use(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter((1.0, 0.5, 1.0, 1.0))
+    monkeypatch.setattr(training, "mean_loss", lambda *_: next(losses))
+    monkeypatch.setattr(training, "_adapt", lambda *_: None)
+    assert train_memory(folder, None, MemoryTraining(steps=3)).is_kept
+    assert not train_memory(folder, None, MemoryTraining(steps=3)).is_kept
+    with open_fake(folder) as kb:
+        assert exact(kb)
+
+
+def test_the_loss_told_is_that_of_the_kernel_as_it_is_saved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+    monkeypatch.setattr(training, "mean_loss", lambda kernel, *_: measured.append(kernel) or 1.0 / len(measured))
+    found = train_memory(folder, None, MemoryTraining(steps=2))
+    [path] = (folder / "weights").iterdir()
+    kernel, _, _ = load_kernel(path, model_folder(BASE))
+    used = dict(measured[-1].named_parameters())
+    assert found.is_kept
+    assert all(torch.equal(value, used[name]) for name, value in kernel.named_parameters())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pairs_to_check_on_are_a_fifth_of_the_facts_and_never_none(seed: int) -> None:
+    pairs = [Pair("q", "p", "a", True, f"fact-{seed}-{i}") for i in range(20) for _ in range(3)]
+    trained, held_out = split(pairs)
+    assert (len(trained), len(held_out)) == (48, 12)
+    assert not {pair.source for pair in trained} & {pair.source for pair in held_out}
 
 
 def test_too_few_facts_are_an_error(folder: Path) -> None:

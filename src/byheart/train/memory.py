@@ -100,12 +100,16 @@ def train_memory(
         encoder = SentenceEncoder(EncoderConfig(device=kb.config.encoder.device))  # the kernel's own
         found = fact_pairs(facts, written, encoder.encode_queries, settings.seed)
         trained, held_out = split(found)
-        kernel, notes, extra = load_kernel(kb.memory.slots.reader.weights, model_folder(BASE))
+        in_use = kb.memory.slots.reader.weights
+        kernel, notes, extra = load_kernel(in_use, model_folder(BASE))
         before = mean_loss(kernel, encoder, held_out)
         _adapt(kernel, lambda seed: lay_out(trained, encoder, TOKENS, seed), settings, folder / STATE, progress)
-        after = mean_loss(kernel.eval(), encoder, held_out)
+        saved = _saved(kernel, notes, extra, folder)
+        after = mean_loss(load_kernel(saved, model_folder(BASE))[0], encoder, held_out)  # as it is used: in 8 bits
         is_kept = after < before
-        report = kb.memory.rewrite(_saved(kernel, notes, extra, folder), progress) if is_kept else None
+        report = kb.memory.rewrite(saved, progress) if is_kept else None
+        if not is_kept and saved != in_use:  # named by its hash: what has not changed is the file in use
+            saved.unlink()
         (folder / STATE).unlink(missing_ok=True)
     return Adapted(before, after, is_kept, report)
 
@@ -147,12 +151,10 @@ def fact_pairs(
 
 
 def split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Return pairs to train on, and the pairs of one fact in five to check on; the choice is by the fact's id."""
-    held_out = [hashlib.sha256(pair.source.encode()).digest()[0] % 5 == 0 for pair in pairs]
-    return (
-        [pair for pair, is_held in zip(pairs, held_out, strict=True) if not is_held],
-        [pair for pair, is_held in zip(pairs, held_out, strict=True) if is_held],
-    )
+    """Return pairs to train on, and the pairs of one fact in five to check on: those whose ids hash lowest."""
+    sources = sorted({pair.source for pair in pairs}, key=lambda source: hashlib.sha256(source.encode()).digest())
+    held_out = set(sources[: max(1, len(sources) // 5)])
+    return [p for p in pairs if p.source not in held_out], [p for p in pairs if p.source in held_out]
 
 
 def mean_loss(kernel: Kernel, encoder: SentenceEncoder, pairs: Sequence[Pair]) -> float:
