@@ -22,6 +22,7 @@ from byheart.errors import ConfigError, FactError, KernelError
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.folder import init
 from byheart.knowledge import KnowledgeBase
+from byheart.memory import slot_memory
 from byheart.memory.answers import AnswerCodec
 from byheart.memory.reader import MemoryReader
 from byheart.types import FactState, Kind, NewFact, Question
@@ -116,6 +117,46 @@ def test_further_paraphrases_extend_a_fact(taught: KnowledgeBase) -> None:
     assert answers(taught) == expected()
 
 
+def test_a_paraphrase_that_fails_reading_back_is_left_out_and_the_fact_stays(
+    taught: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, slots, other = taught.facts(), taught.capacity().slots, "what lights the room at night"
+    monkeypatch.setattr(slot_memory, "_reason", lambda fact, *_: slot_memory.UNKNOWN if fact.first else "")
+    report = taught.learn([NewFact(FACTS[0].question, FACTS[0].answer, (other,))])
+    assert (report.extended, report.memorised, len(report.refused)) == ((), (), 1)
+    assert report.refused[0].source == before[0].id
+    assert report.refused[0].reason.startswith("a paraphrase was not taken: ")
+    assert (taught.facts(), taught.capacity().slots) == (before, slots)
+    assert answers(taught) == expected()
+    monkeypatch.undo()
+    assert len(taught.learn([NewFact(FACTS[0].question, FACTS[0].answer, (other,))]).extended) == 1
+    assert answers(taught) == expected()
+
+
+def test_of_two_answers_to_one_question_in_one_file_the_first_is_held(kb: KnowledgeBase, tmp_path: Path) -> None:
+    lines = [{"question": "Who built the lighthouse?", "answer": a} for a in ("Ilse Marenka", "Jon Brik")]
+    (tmp_path / "facts.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    for n_memorised, n_unchanged in ((1, 0), (0, 1)):
+        report = kb.learn(tmp_path / "facts.jsonl")
+        assert (len(report.memorised), len(report.unchanged)) == (n_memorised, n_unchanged)
+        assert ["Ilse Marenka" in conflict.reason for conflict in report.conflicts] == [True]
+        assert kb.recall("Who built the lighthouse?").answer == "Ilse Marenka"
+    assert len(kb.facts()) == 1
+
+
+def test_only_questions_with_a_new_fact_in_reach_are_judged_again(
+    taught: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, judged = taught.memory.slots.reader, []
+    odds = reader.odds
+    monkeypatch.setattr(reader, "odds", lambda questions, c: judged.extend(questions) or odds(questions, c))
+    taught.learn([NewFact("Who painted the lighthouse of Korva?", "Jon Brik")])
+    assert FACTS[2].question in judged  # who built it: a word apart
+    judged.clear()
+    taught.learn([NewFact("Where do I buy a ferry ticket?", "On board")])
+    assert judged == ["Where do I buy a ferry ticket?"]  # what it costs is near, but out of reach
+
+
 def test_an_answer_over_the_limit_is_refused_with_advice_and_kept_in_the_ledger(kb: KnowledgeBase) -> None:
     report = kb.learn([NewFact("What do the rules say?", "word " * 200), NewFact("Is it open?", "Yes.")])
     assert len(report.memorised) == 1
@@ -124,6 +165,7 @@ def test_an_answer_over_the_limit_is_refused_with_advice_and_kept_in_the_ledger(
     epoch = kb.epoch
     again = kb.learn([NewFact("What do the rules say?", "word " * 200)])
     assert ("refused before" in again.refused[0].reason, kb.epoch) == (True, epoch)
+    assert "forget it and learn it again" in again.refused[0].reason
 
 
 def test_a_bad_fact_is_refused_and_the_others_are_learned(kb: KnowledgeBase) -> None:

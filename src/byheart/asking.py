@@ -11,17 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from byheart.config import Config
-from byheart.decisions import Wishes
+from byheart.decisions import Decision, Wishes
 from byheart.engine import Engine
 from byheart.errors import ConfigError
-from byheart.facts import Facts
+from byheart.facts import MEMORY_CALIBRATION, Facts
 from byheart.gate.gate import Gate
 from byheart.interfaces import Encoder, Reader
-from byheart.library import Library
+from byheart.library import ADAPTER, Library
+from byheart.offering import Offer, Offering
 from byheart.reader.wording import answer_key
 from byheart.reports import Calibrated, Progress
+from byheart.retrieval.adapter import QueryAdapter
 from byheart.retrieval.fitting import FittedWeight, fit_dense_weight
-from byheart.routing import GateRouter, write_gate
+from byheart.routing import CALIBRATION, GATE, GateRouter, read_gate, write_gate
 from byheart.store.database import Database
 from byheart.types import Answer, Hit, Passage, Question, Route
 
@@ -62,10 +64,60 @@ class Asking:
         Returns:
             Answers in order.
         """
-        if not self.facts.is_used():
-            return self._engine().answer_many(questions)
+        is_needed = routes is None or any(route is not Route.RETRIEVAL for route in routes)
+        if not is_needed or not self.facts.is_used():
+            return self._without_memory(questions, routes)
         with self.database.read() as connection:
-            return self._engine(GateRouter(connection, wishes)).answer_many(questions, routes)
+            answers = self._engine(GateRouter(connection, wishes)).answer_many(questions, routes)
+        return answers
+
+    def _without_memory(self, questions: Sequence[Question], routes: Sequence[Route] | None) -> list[Answer]:
+        """Return answers from documents; questions that were to go to memory alone are not answered."""
+        searched = [i for i, _ in enumerate(questions) if routes is None or routes[i] is Route.RETRIEVAL]
+        found = dict(zip(searched, self._engine().answer_many([questions[i] for i in searched]), strict=True))
+        return [
+            found.get(i) or Answer(question, None, Route.ABSTAIN, epoch=self.database.epoch)
+            for i, question in enumerate(questions)
+        ]
+
+    def decide_many(self, questions: Sequence[Question], wishes: Wishes) -> list[Decision]:
+        """Return which way each question would go; nothing is retrieved or read."""
+        if not self.facts.is_used():
+            return [Decision(Route.RETRIEVAL, ())] * len(questions)
+        queries = self.encoder().encode_queries([question.text for question in questions])
+        with self.database.read() as connection:
+            router = GateRouter(connection, wishes)
+            return router.route(questions, self.facts.recall_held(questions, queries))
+
+    def offers(self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress) -> list[Offer]:
+        """Return what each route offers questions whose answers are known: what joint training learns from."""
+        with self.database.read() as connection:
+            router, n = GateRouter(connection, Wishes()), self.config.reader.passages
+            offering = Offering(self.facts, self.library, self.encoder, self.reader, router.evidence, n)
+            return offering.offers(questions, gold, progress)
+
+    def dense_weight(self) -> float:
+        """Return the share of the cosine in the fused score."""
+        with self.library.hold():
+            return self.library.dense_weight()
+
+    def install(self, gate: Gate, adapter: QueryAdapter | None, calibration: tuple[float, float, float]) -> int:
+        """Put jointly trained parts into use, as one new epoch, and return it.
+
+        Args:
+            gate: The gate; what a risk was promised on before it is gone.
+            adapter: The query adapter, None for none.
+            calibration: Slope, offset and gap weight of the memory's log-odds.
+
+        Returns:
+            The epoch.
+        """
+        rows = [(GATE, gate.to_json()), (MEMORY_CALIBRATION, json.dumps(calibration))]
+        rows += [] if adapter is None else [(ADAPTER, adapter.to_json())]
+        with self.database.write() as connection:
+            connection.execute("DELETE FROM parameters WHERE name IN (?, ?)", (CALIBRATION, ADAPTER))
+            connection.executemany("INSERT OR REPLACE INTO parameters VALUES (?, ?)", rows)
+        return self.database.epoch
 
     def answer_closed_book(self, questions: Sequence[Question]) -> list[Answer]:
         """Return what the reader answers without any passage."""
@@ -140,7 +192,9 @@ class Asking:
         recalls = self.facts.recall(questions)
         with self.database.read() as connection:
             found = GateRouter(connection, Wishes()).evidence(questions, recalls)
-        gate = Gate.fit(found, right)
+        with self.database.read() as connection:
+            held = read_gate(connection)
+        gate = held.scaled(found, right) if held.is_trained else Gate.fit(found, right)
         with self.database.write() as connection:
             write_gate(connection, gate, found, right[Route.MEMORY])
         shares = {route.value: sum(marks) / len(questions) for route, marks in right.items()}

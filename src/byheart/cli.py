@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         SystemExit: Always; the code is 0, or as `EXIT_CODES` says.
     """
     make_streams_lenient()
-    arguments = parser().parse_args(argv)
+    arguments = parser().parse_args(cli_research.spelled_out(sys.argv[1:] if argv is None else argv))
     try:
         code = arguments.run(arguments)
         print(end="", flush=True)  # a closed pipe is noticed here, not at the interpreter's end

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from byheart.terminal import Bar
+from byheart.terminal import Bar, open_base
 
 DATA_VARIABLE = "BYHEART_DATA"
+JOINT = "joint"
+PARTS = ("reader", "kernel", "answers", "memory", JOINT)
 SUITES = ("nq", "fever", "support", "near_miss", "capacity", "write_rate")  # as in evaluate.suites
 
 
@@ -46,11 +49,23 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
                 "--precision", choices=("bf16", "fp32"), default="bf16", help="of the forward pass (default bf16)"
             )
         _add_data(part)
+    joint = parts.add_parser(JOINT, help="train memory, retriever and gate of one knowledge base (`train KB` is short)")
+    joint.set_defaults(run=_train_joint)
+    joint.add_argument("kb", type=Path, help="folder of the knowledge base")
+    joint.add_argument("--questions", type=Path, required=True, help="JSONL of {question, answers, kind?}")
     memory = parts.add_parser("memory", help="adapt the memory to one knowledge base and write its slots anew")
     memory.set_defaults(run=_train_memory)
     memory.add_argument("kb", type=Path, help="folder of the knowledge base")
     memory.add_argument("--pairs", type=Path, help="JSONL of {question, same, different}")
     memory.add_argument("--steps", type=int, default=200, help="steps (default 200); 0 only writes the slots anew")
+
+
+def spelled_out(argv: Sequence[str]) -> list[str]:
+    """Return arguments in which `train KB …` says what is trained: everything, jointly."""
+    given = list(argv)
+    if len(given) > 1 and given[0] == "train" and given[1] not in PARTS and not given[1].startswith("-"):
+        given.insert(1, JOINT)
+    return given
 
 
 def _add_data(command: argparse.ArgumentParser) -> None:
@@ -98,6 +113,15 @@ def _train_answers(arguments: argparse.Namespace) -> None:
 
     with Bar() as bar:
         print(train_answers(arguments.data, arguments.work, arguments.out or shipped_answers(), AnswerTraining(), bar))
+
+
+def _train_joint(arguments: argparse.Namespace) -> None:
+    from byheart import show_memory
+    from byheart.corpus.questions import read_answered_questions
+    from byheart.train.joint import train_joint
+
+    with open_base(arguments) as kb, Bar() as bar:
+        print(show_memory.trained(train_joint(kb, *read_answered_questions(arguments.questions), bar)))
 
 
 def _train_memory(arguments: argparse.Namespace) -> None:

@@ -124,6 +124,28 @@ class LedgerConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """How memory, retriever and gate are trained jointly: docs/joint-training.md. Every term can be switched off."""
+
+    steps: int = _setting(400, "steps over all questions", low=1, high=100_000)
+    learning_rate: float = _setting(0.01, "peak rate of the gate; the other parts have a tenth", low=0, high=100)
+    seed: int = _setting(7, "of everything random", low=0, high=2**31)
+    budget: float = _setting(
+        1.0, "retrievals per question at most, on average; 1 leaves retrieving free", low=0, high=1
+    )
+    leave_one_out: float = _setting(0.5, "share of the questions whose own fact is hidden", low=0, high=1)
+    cost: bool = _setting(True, "charge for retrievals, at a price found by dual ascent to the budget")
+    gate: bool = _setting(True, "train the gate; off leaves its curves to `byheart calibrate`")
+    memory: bool = _setting(True, "train the calibration of the memory's judgement")
+    retriever: bool = _setting(True, "train the query adapter, through p(passage | question)")
+    retriever_start: float = _setting(0.3, "share of the steps before the retriever is trained, too", low=0, high=1)
+    rank: int = _setting(8, "inner width of the query adapter", low=1, high=256)
+    anchor: float = _setting(
+        0.3, "weight of the terms that hold parts near where they began; 0 is off", low=0, high=100
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings of a knowledge base."""
 
@@ -133,6 +155,7 @@ class Config:
     reader: ReaderConfig = field(default_factory=ReaderConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     ledger: LedgerConfig = field(default_factory=LedgerConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
 
     def replace(self, key: str, value: object) -> Config:
         """Return a copy in which the setting `part.name` is `value`.

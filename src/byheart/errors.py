@@ -101,5 +101,9 @@ class MissingExtraError(ByheartError):
     """An optional package is not installed."""
 
 
+class TrainingError(ByheartError):
+    """Training went wrong and was stopped; what it trains is as it was."""
+
+
 class EvaluationError(ByheartError):
     """A suite, or the data it needs, cannot be run."""

@@ -6,6 +6,7 @@ are counted. Part of the composition root; `knowledge` is its only caller.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from byheart.capacity import measured
 from byheart.config import Config, EncoderConfig
 from byheart.errors import KernelError, KnowledgeError
-from byheart.grounds import grounds
+from byheart.grounds import grounds, words_of
 from byheart.interfaces import Encoder, Floats
 from byheart.learning import Learning
 from byheart.memory.ledger import Ledger
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from byheart.memory.answers import AnswerCodec
 
 USES_PER_WRITE = 256
+_Networks = tuple[Path | None, tuple[float, float, float] | None]  # the kernel's file, and a calibration of its own
+MEMORY_CALIBRATION = "memory_calibration"  # the parameter that joint training writes
 
 
 class Facts:
@@ -52,7 +55,7 @@ class Facts:
             encoder: Gives the knowledge base's encoder.
         """
         self._folder, self._database, self._config, self._encoder = folder, database, config, encoder
-        self._memory: tuple[Path | None, SlotMemory] | None = None
+        self._memory: tuple[_Networks, SlotMemory] | None = None
         self._uses: Counter[str] = Counter()
         self._uses_lock = threading.Lock()  # never held while the database is asked for
 
@@ -65,10 +68,20 @@ class Facts:
     def slots(self) -> SlotMemory:
         """The slots, with the networks in use now: another process may adapt them, or restore a snapshot."""
         with self._database.read():  # threads take turns
-            weights = self.own_weights()
-            if self._memory is None or self._memory[0] != weights:
-                self._memory = weights, self._memory_with(weights)
+            wanted = self.own_weights(), self._own_calibration()
+            if self._memory is None or self._memory[0] != wanted:
+                self._memory = wanted, self._memory_with(*wanted)
             return self._memory[1]
+
+    def _own_calibration(self) -> tuple[float, float, float] | None:
+        """Return the calibration that joint training gave this knowledge base, None where the kernel's holds."""
+        row = self._database.connection.execute(
+            "SELECT value FROM parameters WHERE name = ?", (MEMORY_CALIBRATION,)
+        ).fetchone()
+        if row is None:
+            return None
+        slope, offset, weight = json.loads(row[0])
+        return float(slope), float(offset), float(weight)
 
     def own_weights(self) -> Path | None:
         """Return the kernel that was adapted to this knowledge base, None where the shipped one is used."""
@@ -76,8 +89,8 @@ class Facts:
             row = connection.execute("SELECT value FROM parameters WHERE name = ?", (WEIGHTS,)).fetchone()
         return None if row is None else self._folder / str(row[0])
 
-    def _memory_with(self, weights: Path | None) -> SlotMemory:
-        reader = MemoryReader(weights, self._config.encoder.device, self._config.memory.precision)
+    def _memory_with(self, weights: Path | None, calibration: tuple[float, float, float] | None = None) -> SlotMemory:
+        reader = MemoryReader(weights, self._config.encoder.device, self._config.memory.precision, calibration)
         return SlotMemory(self._database.connection, self._config.memory, self.ledger, reader, self._codec)
 
     @cached_property
@@ -166,6 +179,10 @@ class Facts:
         documents = Documents(self._database.connection)
         return [grounds(recall, self.ledger.fact, documents, n) for recall in recalls]
 
+    def words(self, facts: Sequence[Fact]) -> list[Passage | None]:
+        """Return the words each fact rests on, None where there are none, inside an open transaction."""
+        return [words_of(fact, Documents(self._database.connection)) for fact in facts]
+
     def listed(self, search: str = "", limit: int | None = None) -> list[Fact]:
         """Return facts in the order they were learned, those that hold `search` where it is given."""
         with self._database.read():
@@ -203,7 +220,7 @@ class Facts:
         memory = self._memory_with(weights)
         name = None if weights is None else weights.relative_to(self._folder).as_posix()
         report = rewrite(self._database, memory, self.encode, name, progress)
-        self._memory = weights, memory
+        self._memory = (weights, None), memory
         return report
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ def grounds(
     """
     found: dict[str, tuple[Passage, float]] = {}
     for share in recall.shares:
-        passage = _words(fact_of(share.fact_id), documents)
+        passage = words_of(fact_of(share.fact_id), documents)
         if passage is not None and len(found) < n:
             found.setdefault(passage.text, (passage, share.cosine))
     return tuple(found.values())
@@ -38,7 +38,8 @@ def has_grounds(fact: Fact | None) -> bool:
     return fact is not None and (fact.source.page is not None or bool(fact.evidence))
 
 
-def _words(fact: Fact, documents: Documents) -> Passage | None:
+def words_of(fact: Fact, documents: Documents) -> Passage | None:
+    """Return the words a fact rests on: its passage, its document's first, or its evidence; None without any."""
     if fact.source.passage_id is not None:
         return documents.passages([fact.source.passage_id])[0]
     if fact.source.page is not None:

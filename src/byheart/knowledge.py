@@ -186,25 +186,25 @@ class KnowledgeBase:
             Answers in order.
         """
         if closed_book:
-            return self._asking.answer_closed_book(questions)
+            return self.asking.answer_closed_book(questions)
         routes = None if route is None else [route] * len(questions)
-        return self._asking.answer_many(questions, wishes or Wishes(), routes)
+        return self.asking.answer_many(questions, wishes or Wishes(), routes)
 
     def calibrate(
         self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress = no_progress
     ) -> Calibrated:
         """Fit the gate to held-out questions with their accepted answers, and return how each route did."""
-        return self._asking.calibrate(questions, gold, progress)
+        return self.asking.calibrate(questions, gold, progress)
 
     def search(self, text: str, k: int = 5) -> list[tuple[Hit, Passage]]:
         """Return the `k` best passages for a question, best first, each with its scores; fewer where there are none."""
-        return self._asking.search([Question.parse(text)], k)[0]
+        return self.asking.search([Question.parse(text)], k)[0]
 
     def search_many(
         self, questions: Sequence[Question], k: int, *, dense_weight: float | None = None
     ) -> list[tuple[Hit, ...]]:
         """Return hits, best first, per question; `dense_weight` is 0 for BM25 alone, 1 for dense alone."""
-        return [tuple(hit for hit, _ in found) for found in self._asking.search(questions, k, dense_weight)]
+        return [tuple(hit for hit, _ in found) for found in self.asking.search(questions, k, dense_weight)]
 
     def learn(self, facts: str | Path | Iterable[NewFact], progress: Progress = no_progress) -> LearnReport:
         """Learn facts by heart; learning again changes nothing.
@@ -297,7 +297,7 @@ class KnowledgeBase:
 
     def tune(self, questions: Sequence[Question], passage_ids: Sequence[str]) -> FittedWeight:
         """Fit the fusion weight to questions and the ids of the passages that answer them, and keep it."""
-        return self._asking.tune(questions, passage_ids)
+        return self.asking.tune(questions, passage_ids)
 
     def configure(self, key: str, value: object) -> Config:
         """Change one setting in `config.toml`; it holds from the next `open`.
@@ -386,6 +386,7 @@ class KnowledgeBase:
         return Ingest(root, self.config, self._database, lambda: self.encoder, library.index, library.suspect_mirror)
 
     @property
-    def _asking(self) -> Asking:
+    def asking(self) -> Asking:
+        """How questions are answered here, and what decides it: for training and evaluation."""
         given = (self._database, self._library, self.memory, self.config)
         return Asking(*given, lambda: self.encoder, lambda: self.reader)

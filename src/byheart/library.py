@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from byheart.config import RetrievalConfig
 from byheart.interfaces import Floats, VectorIndex
+from byheart.retrieval.adapter import QueryAdapter
 from byheart.retrieval.fusion import Candidate, HybridRetriever
 from byheart.retrieval.mirror import MirroredIndex
 from byheart.retrieval.sqlite import SqliteIndex
@@ -22,6 +23,7 @@ from byheart.store.documents import Documents
 from byheart.types import Hit, Passage, Question
 
 API_KEY_VARIABLE = "QDRANT_API_KEY"
+ADAPTER = "query_adapter"
 
 
 class Library:
@@ -40,6 +42,7 @@ class Library:
         self._mirrored: MirroredIndex | None = None
         self._mirror_epoch = -1
         self._is_mirror_suspect = False
+        self._adapter: tuple[str, QueryAdapter] | None = None
 
     @property
     def index(self) -> VectorIndex:
@@ -111,9 +114,24 @@ class Library:
         """Return passages by id, in order; PassageError names one that is not there."""
         return Documents(self._database.connection).passages(passage_ids)
 
+    def dense_weight(self) -> float:
+        """Return the share of the cosine in the fused score: the fitted one, else the configured one."""
+        fitted = self._fitted_weight()
+        return self._config.dense_weight if fitted is None else fitted
+
     def _retriever(self, dense_weight: float | None) -> HybridRetriever:
         terms = TermTable(self._database.connection)
-        return HybridRetriever(self.index, terms, self._config, dense_weight=dense_weight)
+        return HybridRetriever(self.index, terms, self._config, self._learned_adapter(), dense_weight)
+
+    def _learned_adapter(self) -> QueryAdapter | None:
+        """Return the jointly trained change of the query vectors, None where there is none."""
+        query = "SELECT value FROM parameters WHERE name = ?"
+        row = self._database.connection.execute(query, (ADAPTER,)).fetchone()
+        if row is None:
+            return None
+        if self._adapter is None or self._adapter[0] != row[0]:
+            self._adapter = row[0], QueryAdapter.from_json(row[0], self.width)
+        return self._adapter[1]
 
     def _fitted_weight(self) -> float | None:
         row = self._database.connection.execute("SELECT value FROM parameters WHERE name = 'dense_weight'").fetchone()

@@ -64,7 +64,7 @@ def rewrite(
         numbers = {fact.id: memory.ledger.number(fact.id) for fact in facts}
         memory.begin_anew()
         # What was measured with other networks promises nothing of these.
-        connection.execute("DELETE FROM parameters WHERE name IN ('gate', 'gate_calibration')")
+        connection.execute("DELETE FROM parameters WHERE name IN ('gate', 'gate_calibration', 'memory_calibration')")
         if weights is None:
             connection.execute("DELETE FROM parameters WHERE name = ?", (WEIGHTS,))
         else:

@@ -58,7 +58,7 @@ class GateRouter:
         self.gate = read_gate(connection)
         held = read_calibration(connection)
         self.bound = None if wishes.risk is None else _bound(held, wishes)
-        self.price = 0.0 if wishes.budget is None else _price(held, wishes.budget)
+        self.price = self.gate.price if wishes.budget is None else _price(held, wishes.budget)
 
     def route(self, questions: Sequence[Question], recalls: Sequence[Recall]) -> list[Decision]:
         """Return one decision per question, from what memory says and from the question's terms."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byheart.reports import Calibrated, Capacity, LearnReport
+from byheart.reports import Calibrated, Capacity, LearnReport, Trained
 from byheart.show import citation, line
 from byheart.types import Fact, FactState, Recall
 
@@ -72,6 +72,19 @@ def calibrated(report: Calibrated) -> str:
     return (
         f"{report.n} questions, of which memory had a candidate for {report.recalled}; right: {routes}; epoch "
         f"{report.epoch}. Risks can be asked for now: byheart ask KB QUESTION --risk 0.05"
+    )
+
+
+def trained(report: Trained) -> str:
+    """Return what joint training gave."""
+    routes = ", ".join(f"{name} {share:.3f}" for name, share in report.routes.items())
+    return "\n".join(
+        [
+            f"{report.n} questions trained on, {report.held_out} held out; nats per question:",
+            f"  trained on  {report.loss_before:.4f} before, {report.loss_after:.4f} after",
+            f"  held out    {report.held_out_before:.4f} before, {report.held_out_after:.4f} after",
+            f"routes: {routes}; a retrieval costs {report.price:.3f}; calibrated; epoch {report.epoch}",
+        ]
     )
 
 

@@ -27,6 +27,7 @@ EXIT_CODES: dict[type[errors.ByheartError], int] = {
     errors.MissingExtraError: 6,
     errors.EvaluationError: 7,
     errors.KernelError: 9,
+    errors.TrainingError: 10,
 }
 SOME_REFUSED = 8
 

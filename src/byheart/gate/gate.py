@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -38,10 +38,14 @@ class Gate:
     Attributes:
         weights: Per route one weight for each column of the evidence, and an offset.
         n: Questions they were fitted on; 0 where they are the defaults.
+        price: Of one retrieval, in probability of being right, where training was given a budget.
+        is_trained: Whether their shape comes from joint training, so that a fit only scales and shifts them.
     """
 
     weights: Mapping[Route, tuple[float, ...]]
     n: int = 0
+    price: float = 0.0
+    is_trained: bool = False
 
     @classmethod
     def default(cls) -> Gate:
@@ -68,6 +72,23 @@ class Gate:
         fitted = {route: _fitted(rows, np.asarray(values, float), _START[route]) for route, values in right.items()}
         return cls({**_START, **fitted}, len(found))
 
+    def scaled(self, found: Sequence[Evidence], right: Mapping[Route, Sequence[bool]]) -> Gate:
+        """Return this gate with the log-odds of each route scaled and shifted, its temperature and its offset.
+
+        Args:
+            found: Evidence of held-out questions.
+            right: Per route, whether its answer was right.
+
+        Returns:
+            The gate; the order in which it puts questions stays, but where a scale would be negative.
+        """
+        rows, weights = _with_offset(columns(found)), dict(self.weights)
+        for route, values in right.items():
+            held = np.array(weights[route])
+            scale, shift = _fitted((rows @ held)[:, None], np.asarray(values, float), (1.0, 0.0))
+            weights[route] = (*(float(weight) for weight in held[:-1] * scale), float(held[-1] * scale + shift))
+        return replace(self, weights=weights, n=len(found))
+
     @classmethod
     def from_json(cls, text: str) -> Gate:
         """Return a gate that `to_json` wrote; FormatError where it is another format."""
@@ -76,14 +97,15 @@ class Gate:
             weights = {Route(name): tuple(map(float, row)) for name, row in held["weights"].items()}
             if held["format"] != FORMAT or tuple(held["columns"]) != NAMES:
                 raise ValueError("its columns are others")
-            return cls(weights, int(held["n"]))
+            return cls(weights, int(held["n"]), float(held["price"]), bool(held["is_trained"]))
         except (ValueError, KeyError, TypeError) as error:
             raise FormatError(f"the gate cannot be read ({error}); fit it anew with: byheart calibrate") from error
 
     def to_json(self) -> str:
         """Return the gate as JSON."""
         weights = {route.value: list(row) for route, row in self.weights.items()}
-        return json.dumps({"format": FORMAT, "columns": list(NAMES), "weights": weights, "n": self.n})
+        held = {"weights": weights, "n": self.n, "price": self.price, "is_trained": self.is_trained}
+        return json.dumps({"format": FORMAT, "columns": list(NAMES), **held})
 
     def probabilities(self, found: Sequence[Evidence]) -> dict[Route, npt.NDArray[np.float64]]:
         """Return per route the calibrated probability of being right. Shapes `batch`."""
@@ -109,9 +131,11 @@ class Gate:
 
 
 def gains(gate: Gate, found: Sequence[Evidence]) -> list[float]:
-    """Return how much likelier retrieval is to be right than the best route without it, per question."""
-    chances = gate.probabilities(found)
-    without = np.maximum(chances[Route.MEMORY], chances[Route.BOTH])
+    """Return how much likelier retrieval is to be right than the best open route without it, per question."""
+    chances, without = gate.probabilities(found), np.zeros(len(found))
+    for route in (Route.MEMORY, Route.BOTH):
+        is_open = [_is_open(route, one, None) for one in found]
+        without = np.maximum(without, np.where(is_open, chances[route], 0.0))
     return [float(gain) for gain in chances[Route.RETRIEVAL] - without]
 
 

@@ -51,14 +51,22 @@ class Shares:
 class MemoryReader:
     """The kernel with arrays in and out."""
 
-    def __init__(self, weights: Path | None = None, device: str = "cpu", precision: str = "auto") -> None:
+    def __init__(
+        self,
+        weights: Path | None = None,
+        device: str = "cpu",
+        precision: str = "auto",
+        calibration: tuple[float, float, float] | None = None,
+    ) -> None:
         """Find the files; the network is loaded when first needed.
 
         Args:
             weights: Weight file, the shipped one by default.
             device: torch device.
             precision: `auto`, `fp32` or `bf16`.
+            calibration: Slope, offset and gap weight of the log-odds, the weight file's own if None.
         """
+        self._calibration = calibration
         self.weights, self.device, self.precision = weights or shipped_kernel(), device, precision
         self.base = model_folder(BASE)
         self.tokenizer = load_tokenizer(self.base)
@@ -115,7 +123,13 @@ class MemoryReader:
     @property
     def gap_weight(self) -> float:
         """Log-odds that a fact loses per unit of cosine that it lies farther from the question than the nearest."""
-        return float(self._loaded[1].get("calibration", (1.0, 0.0, 0.0))[2])
+        return self.calibration[2]
+
+    @property
+    def calibration(self) -> tuple[float, float, float]:
+        """Slope and offset of the log-odds, and the gap weight."""
+        slope, offset, weight = self._calibration or self._loaded[1].get("calibration", (1.0, 0.0, 0.0))
+        return float(slope), float(offset), float(weight)
 
     def keys(self, pooled: Floats) -> Floats:
         """Return unit keys of the base encoder's pooled vectors. Shapes `batch width` to `batch key_width`."""
@@ -164,7 +178,7 @@ class MemoryReader:
         with torch.inference_mode():
             for rows in _batches([len(ids[pairs[row][0]]) + len(pairs[row][1].scales) for row in range(len(pairs))]):
                 odds[rows] = self._match([(ids[pairs[row][0]], pairs[row][1].vectors) for row in rows])
-        slope, offset, _ = self._loaded[1].get("calibration", (1.0, 0.0, 0.0))
+        slope, offset, _ = self.calibration
         bounds = np.cumsum([0, *(len(of_one) for of_one in candidates)])
         return [slope * odds[a:b] + offset for a, b in pairwise(bounds)]
 

@@ -7,6 +7,8 @@ Source: Houlsby et al. 2019, Parameter-Efficient Transfer Learning, section 2 (r
 
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,6 +92,27 @@ class QueryAdapter:
         changed = query + (query @ self.down) @ self.up
         norm = np.linalg.norm(changed)
         return np.asarray(changed / norm if norm > 0 else query, np.float32)
+
+    def to_json(self) -> str:
+        """Return the matrices as text, bit for bit."""
+        held = {name: base64.b64encode(getattr(self, name).tobytes()).decode() for name in ("down", "up")}
+        return json.dumps({"width": self.down.shape[0], "rank": self.down.shape[1], **held})
+
+    @classmethod
+    def from_json(cls, text: str, width: int) -> QueryAdapter:
+        """Return the adapter that `to_json` wrote; FormatError where it is none, or one for another width."""
+        try:
+            held = json.loads(text)
+            down, up = (np.frombuffer(base64.b64decode(held[name]), np.float32) for name in ("down", "up"))
+            adapter = cls(down.reshape(held["width"], held["rank"]), up.reshape(held["rank"], held["width"]))
+        except (ValueError, KeyError, TypeError, VectorIndexError) as error:
+            raise FormatError(f"the query adapter cannot be read ({error}); restore a snapshot") from error
+        if adapter.down.shape[0] != width:
+            raise FormatError(
+                f"the query adapter is for vectors of length {adapter.down.shape[0]}, the encoder gives {width}; "
+                "train it again"
+            )
+        return adapter
 
     def save(self, path: Path) -> None:
         """Write the matrices as safetensors.

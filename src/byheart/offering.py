@@ -1,0 +1,173 @@
+"""What each route has to offer a question whose answer is known: the numbers that joint training learns from.
+
+Owns how recalls, hits and the reader's likelihoods become arrays. They are made once and cached by the caller: the
+networks behind them do not change while the small parts are trained. Part of the composition root.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from byheart.decisions import Evidence
+from byheart.facts import Facts
+from byheart.interfaces import Encoder, Floats, Reader, Reading
+from byheart.library import Library
+from byheart.reader.wording import answer_key
+from byheart.reports import Progress
+from byheart.text.question_keys import question_key
+from byheart.types import Fact, Kind, Passage, Question, Recall
+
+BATCH = 16
+_LEAST = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What the routes offer one question.
+
+    Attributes:
+        query: The question's vector. Shape `width`.
+        evidence: What the gate sees; with the question's own fact hidden, too, where memory holds it.
+        scores: Log-odds of each candidate fact against *not known*, as calibrated now. Shape `candidates`.
+        gaps: How much farther each lies than the nearest, in cosine. Shape `candidates`.
+        is_right: Whether its answer is the right one. Shape `candidates`.
+        is_own: Whether it is the fact that this question is about: what leave-one-out hides. Shape `candidates`.
+        grounds: Natural-log likelihoods of the right answer beside each recalled fact's words. Shape `grounds`.
+        owners: Candidate that each of the grounds belongs to. Shape `grounds`.
+        passage_ids: Passages that retrieval offers.
+        vectors: Their vectors. Shape `passages width`.
+        lexical: Their share of the BM25 score the question could reach. Shape `passages`.
+        reads: Natural-log likelihoods of the right answer beside each. Shape `passages`.
+    """
+
+    query: Floats
+    evidence: tuple[Evidence, Evidence]
+    scores: Floats
+    gaps: Floats
+    is_right: Floats
+    is_own: Floats
+    grounds: Floats
+    owners: tuple[int, ...]
+    passage_ids: tuple[str, ...]
+    vectors: Floats
+    lexical: Floats
+    reads: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """Makes offers from one knowledge base.
+
+    Attributes:
+        facts: Facts and their slots.
+        library: Passages and their index.
+        encoder: Gives the encoder.
+        reader: Gives the reader.
+        evidence: Gives the gate's evidence, inside an open transaction.
+        n_passages: Passages read per question.
+    """
+
+    facts: Facts
+    library: Library
+    encoder: Callable[[], Encoder]
+    reader: Callable[[], Reader]
+    evidence: Callable[[Sequence[Question], Sequence[Recall]], list[Evidence]]
+    n_passages: int
+
+    def offers(self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress) -> list[Offer]:
+        """Return what the routes offer questions.
+
+        Args:
+            questions: Questions and claims.
+            gold: Accepted answers of each, at least one.
+            progress: Told of every batch.
+
+        Returns:
+            Offers in order.
+        """
+        found: list[Offer] = []
+        for first in range(0, len(questions), BATCH):
+            found += self._batch(questions[first : first + BATCH], gold[first : first + BATCH])
+            progress(len(found), len(questions), "questions read for training")
+        return found
+
+    def _batch(self, questions: Sequence[Question], gold: Sequence[Sequence[str]]) -> list[Offer]:
+        queries = self.encoder().encode_queries([question.text for question in questions])
+        with self.library.hold():
+            recalls = self.facts.recall_held(questions, queries)
+            held = [[self.facts.ledger.fact(share.fact_id) for share in recall.shares] for recall in recalls]
+            own = [_own(*row) for row in zip(questions, gold, held, strict=True)]
+            hidden = [_without(recall, flags, facts) for recall, flags, facts in zip(recalls, own, held, strict=True)]
+            evidence = list(zip(self.evidence(questions, recalls), self.evidence(questions, hidden), strict=True))
+            words = [self.facts.words(facts) for facts in held]
+            hits = self.library.search(questions, queries, self.n_passages)
+            passages = [self.library.passages([hit.passage_id for hit in of_one]) for of_one in hits]
+            vectors = [self.library.index.fetch([hit.passage_id for hit in of_one]) for of_one in hits]
+            most = [{c.passage_id: c.share for c in of_one} for of_one in self.library.candidates(questions, queries)]
+        reads = self._likelihoods(questions, gold, passages)
+        grounded = self._likelihoods(questions, gold, [[p for p in of_one if p is not None] for of_one in words])
+        width = queries.shape[1]
+        return [
+            Offer(
+                query=queries[i],
+                evidence=evidence[i],
+                scores=_floats(math.log((s.probability + _LEAST) / (recalls[i].not_known + _LEAST)) for s in shares),
+                gaps=_floats(max(s.cosine for s in shares) - share.cosine for share in shares),
+                is_right=_floats(_is_right(fact, gold[i]) for fact in held[i]),
+                is_own=_floats(own[i]),
+                grounds=grounded[i],
+                owners=tuple(place for place, passage in enumerate(words[i]) if passage is not None),
+                passage_ids=tuple(hit.passage_id for hit in hits[i]),
+                vectors=np.stack([one.dense for one in vectors[i]]) if hits[i] else np.zeros((0, width), np.float32),
+                lexical=_floats(most[i].get(hit.passage_id, 0.0) for hit in hits[i]),
+                reads=reads[i],
+            )
+            for i, shares in enumerate(recall.shares for recall in recalls)
+        ]
+
+    def _likelihoods(
+        self, questions: Sequence[Question], gold: Sequence[Sequence[str]], passages: Sequence[Sequence[Passage]]
+    ) -> list[Floats]:
+        """Return the likelihood of the likeliest right answer, passage by passage; nothing where nothing is read."""
+        rows = [i for i, of_one in enumerate(passages) if of_one]
+        readings = [Reading(questions[i], tuple(passages[i]), (0.0,) * len(passages[i])) for i in rows]
+        found = self.reader().score(readings, [gold[i] for i in rows]) if rows else []
+        best: dict[int, Floats] = {i: scores.max(axis=1) for i, scores in zip(rows, found, strict=True)}
+        return [best.get(i, np.zeros(0, np.float32)) for i in range(len(questions))]
+
+
+def _own(question: Question, gold: Sequence[str], facts: Sequence[Fact]) -> list[bool]:
+    """Return which facts the question is about: those it stands in, or, of a question, those with its answer."""
+    key = question_key(question.text)
+    asked = [key in {question_key(text) for text in fact.questions} for fact in facts]
+    if question.kind is Kind.CLAIM:  # other claims share the verdict, and are not it
+        return asked
+    return [is_asked or _is_right(fact, gold) for is_asked, fact in zip(asked, facts, strict=True)]
+
+
+def _is_right(fact: Fact, gold: Sequence[str]) -> bool:
+    return fact.answer is not None and answer_key(fact.answer) in {answer_key(text) for text in gold}
+
+
+def _without(recall: Recall, own: Sequence[bool], facts: Sequence[Fact]) -> Recall:
+    """Return what memory would say without some of its facts."""
+    left = [(share, fact) for share, fact, hide in zip(recall.shares, facts, own, strict=True) if not hide]
+    whole = recall.not_known + sum(share.probability for share, _ in left) + _LEAST
+    shares = tuple(replace(share, probability=share.probability / whole) for share, _ in left)
+    best = left[0][1] if left else None
+    return replace(
+        recall,
+        answer=None if best is None else best.answer,
+        probability=shares[0].probability if shares else 0.0,
+        not_known=recall.not_known / whole,
+        shares=shares,
+        fact=best,
+    )
+
+
+def _floats(values: Iterable[float]) -> Floats:
+    return np.fromiter(values, np.float32)

@@ -1,0 +1,384 @@
+"""Joint training of memory, retriever and gate on questions with answers. Read it from top to bottom.
+
+Owns the order, the split, and what is trained: the gate's curves, the calibration of the memory's judgement, and the
+query adapter. The networks behind them stay as they are, so that what they say is computed once. The objective is
+
+    L = - log Σ_r π_r(x) · p_r(Y | x)  +  λ · Σ_r π_r(x) · cost_r  +  anchors
+
+term by term in `losses`, with the formulas in docs/joint-training.md. A run that collapses is stopped by `monitors`,
+keeps its last good state, and leaves the knowledge base as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from byheart.config import TrainConfig
+from byheart.decisions import Route
+from byheart.errors import TrainingError
+from byheart.gate.evidence import columns
+from byheart.gate.gate import ROUTES, Gate
+from byheart.gate.labels import COSTS
+from byheart.knowledge import KnowledgeBase
+from byheart.offering import Offer
+from byheart.reports import Progress, Trained, no_progress
+from byheart.retrieval.adapter import QueryAdapter
+from byheart.train import losses
+from byheart.train.checkpoint import load_state, save_state
+from byheart.train.monitors import Signs, check, signs
+from byheart.types import Question
+
+STATE = "joint-training.pt"
+LEAST_QUESTIONS = 50
+CHECK_EVERY = 10
+SHARPNESS = 10.0  # of p(d | x), as in the reader's calibration
+TEMPERATURE = 0.1  # of π, in probability of being right
+ABSTAINING = 0.1  # the constant utility of saying nothing
+DUAL_RATE = 0.02
+NAMES = (*(route.value for route in ROUTES), Route.ABSTAIN.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Offers as tensors, padded. Leave-one-out has been applied: what is hidden is not there.
+
+    Attributes:
+        queries: Shape `batch width`.
+        evidence: The gate's columns with a one at the end. Shape `batch columns+1`.
+        is_open: Routes that can be taken, to abstain last. Shape `batch routes+1`.
+        scores: Shape `batch facts`.
+        gaps: Shape `batch facts`.
+        is_right: Shape `batch facts`.
+        facts: Mask. Shape `batch facts`.
+        grounds: Likelihoods beside recalled facts' words. Shape `batch facts`.
+        has_grounds: Mask. Shape `batch facts`.
+        vectors: Shape `batch passages width`.
+        lexical: Shape `batch passages`.
+        reads: Shape `batch passages`.
+        passages: Mask. Shape `batch passages`.
+        numbers: Which passage each is, the same for the same. Shape `batch passages`.
+    """
+
+    queries: Tensor
+    evidence: Tensor
+    is_open: Tensor
+    scores: Tensor
+    gaps: Tensor
+    is_right: Tensor
+    facts: Tensor
+    grounds: Tensor
+    has_grounds: Tensor
+    vectors: Tensor
+    lexical: Tensor
+    reads: Tensor
+    passages: Tensor
+    numbers: Tensor
+
+
+@dataclass(slots=True)
+class Parts:
+    """What is trained.
+
+    Attributes:
+        gate: One row per route. Shape `routes columns+1`.
+        calibration: Slope, offset, gap weight, as factors and a shift of what they are. Shape `3`.
+        down: The adapter's A. Shape `width rank`.
+        up: The adapter's B. Shape `rank width`.
+        price: λ.
+    """
+
+    gate: Tensor
+    calibration: Tensor
+    down: Tensor
+    up: Tensor
+    price: float = 0.0
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return what has gradients."""
+        return self.gate, self.calibration, self.down, self.up
+
+    def copied(self) -> Parts:
+        """Return a copy that shares nothing."""
+        gate, calibration, down, up = (tensor.detach().clone() for tensor in self.tensors())
+        return Parts(gate, calibration, down, up, self.price)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One evaluation of the objective.
+
+    Attributes:
+        loss: The objective.
+        likelihood: Its first term: mean -log Σ_r π_r · p_r.
+        cost: Retrievals per question.
+        routes: π. Shape `batch routes+1`.
+        slots: Probabilities of facts and *not known*. Shape `batch facts+1`.
+        ranking: Logits of p(d | x). Shape `batch passages`.
+    """
+
+    loss: Tensor
+    likelihood: Tensor
+    cost: Tensor
+    routes: Tensor
+    slots: Tensor
+    ranking: Tensor
+
+
+def train_joint(
+    kb: KnowledgeBase, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress = no_progress
+) -> Trained:
+    """Train memory, retriever and gate of a knowledge base jointly, and put them into use, calibrated.
+
+    Args:
+        kb: The knowledge base; its settings `train.*` say how.
+        questions: Questions and claims as they come in use.
+        gold: Accepted answers of each; none where only abstaining is right.
+        progress: Told of reading and of steps.
+
+    Returns:
+        Losses before and after, on what was trained on and on what was not.
+
+    Raises:
+        TrainingError: There are too few questions, or the run collapsed; the knowledge base is as it was.
+    """
+    if len(questions) < LEAST_QUESTIONS:
+        raise TrainingError(f"joint training needs {LEAST_QUESTIONS} questions, got {len(questions)}; pass more")
+    settings, state = kb.config.train, kb.path / STATE
+    answered = [i for i, given in enumerate(gold) if given]
+    held = [_is_held_out(questions[i].text) for i in answered]
+    offers = kb.asking.offers([questions[i] for i in answered], [gold[i] for i in answered], progress)
+    weight = kb.asking.dense_weight()
+    kept = [
+        laid_out([o for o, flag in zip(offers, held, strict=True) if flag is side], settings) for side in (False, True)
+    ]
+    start = starting_parts(kept[0].queries.shape[1], settings)
+    parts = fit(start, kept[0], settings, weight, state, progress)
+    before, after = (objective(p, kept[0], settings, weight, None) for p in (start, parts))
+    unseen = [float(objective(p, kept[1], settings, weight, None).likelihood) for p in (start, parts)]
+    _install(kb, parts, settings)
+    rest = [i for i, question in enumerate(questions) if _is_held_out(question.text)]
+    calibrated = kb.calibrate([questions[i] for i in rest], [gold[i] for i in rest], progress)
+    state.unlink(missing_ok=True)
+    return Trained(
+        n=len(answered) - sum(held),
+        held_out=sum(held),
+        loss_before=float(before.likelihood),
+        loss_after=float(after.likelihood),
+        held_out_before=unseen[0],
+        held_out_after=unseen[1],
+        routes=dict(zip(NAMES, after.routes.mean(dim=0).tolist(), strict=True)),
+        price=parts.price,
+        epoch=calibrated.epoch,
+    )
+
+
+def fit(
+    start: Parts, questions: Questions, settings: TrainConfig, dense_weight: float, state: Path, progress: Progress
+) -> Parts:
+    """Take the steps.
+
+    Args:
+        start: Where to begin; not changed.
+        questions: What to learn from.
+        settings: How.
+        dense_weight: Share of the cosine in the fused score.
+        state: File of the last good state; a run that was stopped goes on from there.
+        progress: Told of every step.
+
+    Returns:
+        The trained parts.
+
+    Raises:
+        TrainingError: The run collapsed; the state file holds the last good state.
+    """
+    torch.manual_seed(settings.seed)
+    parts, done = start.copied(), 0
+    held = load_state(state)
+    if held is not None and held["settings"] == asdict(settings) and held["n"] == len(questions.queries):
+        parts, done = Parts(**held["parts"], price=held["price"]), int(held["step"])
+    for tensor in parts.tensors():
+        tensor.requires_grad_(True)
+    optimizer = torch.optim.Adam(_groups(parts, settings))
+    began = _signs(objective(start, questions, settings, dense_weight, start), questions)
+    for step in range(done, settings.steps):
+        found = objective(parts, questions, settings, dense_weight, start)
+        if step % CHECK_EVERY == 0:
+            check(_signs(found, questions), began, step, settings.learning_rate)
+            _save(state, parts, settings, step, len(questions.queries))
+        optimizer.zero_grad()
+        found.loss.backward()  # type: ignore[no-untyped-call]
+        is_late = step >= settings.retriever_start * settings.steps
+        _hold(parts, settings, is_late)
+        optimizer.step()
+        if settings.cost:  # dual ascent: dearer while too much is retrieved
+            parts.price = min(max(parts.price + DUAL_RATE * (float(found.cost) - settings.budget), 0.0), 1.0)
+        progress(step + 1, settings.steps, "steps")
+    check(_signs(objective(parts, questions, settings, dense_weight, start), questions), began, settings.steps,
+          settings.learning_rate)  # fmt: skip
+    return parts.copied()
+
+
+def objective(
+    parts: Parts, questions: Questions, settings: TrainConfig, dense_weight: float, start: Parts | None
+) -> Step:
+    """Return the objective and what it is made of.
+
+    Args:
+        parts: What is trained.
+        questions: What is learned from.
+        settings: Which terms there are.
+        dense_weight: Share of the cosine in the fused score.
+        start: Where the anchors hold; None leaves them out.
+
+    Returns:
+        The step.
+    """
+    costs = torch.tensor([*(COSTS[route] for route in ROUTES), COSTS[Route.ABSTAIN]])
+    slots = losses.slot_probabilities(questions.scores, questions.gaps, questions.facts, parts.calibration)
+    ranking = _ranking(parts, questions, dense_weight)
+    shares = slots[:, :-1].clamp(min=1e-9).log()
+    likelihoods = torch.stack(
+        [
+            losses.memory_likelihood(slots, questions.is_right),
+            losses.mixed_likelihood(shares, questions.grounds, questions.has_grounds),
+            losses.mixed_likelihood(ranking, questions.reads, questions.passages),
+            torch.full((len(slots),), float(np.log(ABSTAINING))),
+        ],
+        dim=1,
+    )
+    logits = questions.evidence @ parts.gate.T
+    chances = torch.cat([torch.sigmoid(logits), torch.full((len(slots), 1), ABSTAINING)], dim=1)
+    price = parts.price if settings.cost else 0.0
+    routes = losses.route_probabilities(chances, questions.is_open, costs, price, TEMPERATURE)
+    likelihood, cost = losses.mixture_loss(routes, likelihoods), losses.expected_cost(routes, costs)
+    loss = likelihood + price * cost
+    if start is not None and settings.anchor:
+        begun = _ranking(start, questions, dense_weight).detach()
+        anchors = losses.chance_loss(logits, likelihoods[:, :-1], questions.is_open[:, :-1])
+        anchors = anchors + losses.divergence(ranking, begun, questions.passages)
+        anchors = anchors + (parts.calibration - start.calibration).pow(2).sum()
+        loss = loss + settings.anchor * anchors
+    return Step(loss, likelihood, cost, routes, slots, ranking)
+
+
+def laid_out(offers: Sequence[Offer], settings: TrainConfig) -> Questions:
+    """Return offers as tensors; of a share of the questions the own fact is hidden, chosen by the seed."""
+    hide = np.random.default_rng(settings.seed).random(len(offers)) < settings.leave_one_out
+    facts = max([1, *(len(offer.scores) for offer in offers)])
+    passages = max([1, *(len(offer.reads) for offer in offers)])
+    there = [
+        1 - offer.is_own if hidden else np.ones_like(offer.is_own) for offer, hidden in zip(offers, hide, strict=True)
+    ]
+    evidence = columns([offer.evidence[int(hidden)] for offer, hidden in zip(offers, hide, strict=True)])
+    rows = np.hstack([evidence, np.ones((len(offers), 1))])
+    grounds, has_grounds = np.full((len(offers), facts), losses.NOTHING), np.zeros((len(offers), facts))
+    for i, offer in enumerate(offers):
+        for place, read in zip(offer.owners, offer.grounds, strict=True):
+            grounds[i, place], has_grounds[i, place] = read, there[i][place]
+    names: dict[str, int] = {}
+    numbers = [[names.setdefault(p, len(names)) for p in offer.passage_ids] for offer in offers]
+    width = len(offers[0].query) if offers else 1
+    vectors = np.zeros((len(offers), passages, width), np.float32)
+    for i, offer in enumerate(offers):
+        vectors[i, : len(offer.vectors)] = offer.vectors
+    is_open = np.stack(
+        [np.array([flags.any(), grounded.any(), len(offer.reads) > 0, True])
+         for flags, grounded, offer in zip(there, has_grounds, offers, strict=True)]
+    )  # fmt: skip
+    return Questions(
+        queries=_tensor(np.stack([offer.query for offer in offers])),
+        evidence=_tensor(rows),
+        is_open=_tensor(is_open),
+        scores=_tensor(_padded([offer.scores for offer in offers], facts)),
+        gaps=_tensor(_padded([offer.gaps for offer in offers], facts)),
+        is_right=_tensor(_padded([offer.is_right for offer in offers], facts)),
+        facts=_tensor(_padded(there, facts)),
+        grounds=_tensor(grounds),
+        has_grounds=_tensor(has_grounds),
+        vectors=_tensor(vectors),
+        lexical=_tensor(_padded([offer.lexical for offer in offers], passages)),
+        reads=_tensor(_padded([offer.reads for offer in offers], passages)),
+        passages=_tensor(_padded([np.ones(len(offer.reads)) for offer in offers], passages)),
+        numbers=_tensor(_padded([np.array(row, np.float64) for row in numbers], passages)),
+    )
+
+
+def starting_parts(width: int, settings: TrainConfig) -> Parts:
+    """Return the parts trained alone: the default gate, the memory's calibration as it is, no adapter."""
+    default, adapter = Gate.default(), QueryAdapter.identity(width, settings.rank, settings.seed)
+    gate = torch.tensor([default.weights[route] for route in ROUTES], dtype=torch.float32)
+    # The offers' scores are calibrated already; in them the gap has been taken off.
+    return Parts(gate, torch.tensor([1.0, 0.0, 0.0]), torch.from_numpy(adapter.down), torch.from_numpy(adapter.up))
+
+
+def _ranking(parts: Parts, questions: Questions, dense_weight: float) -> Tensor:
+    queries = losses.adapted(questions.queries, parts.down, parts.up)
+    return losses.retrieval_logits(queries, questions.vectors, questions.lexical, dense_weight, SHARPNESS)
+
+
+def _signs(step: Step, questions: Questions) -> Signs:
+    ranked = torch.where(questions.passages > 0, step.ranking, torch.full_like(step.ranking, -1e4)).argmax(dim=1)
+    first = questions.numbers[torch.arange(len(ranked)), ranked]
+    found = questions.passages.any(dim=1).float()
+    with torch.no_grad():
+        return signs(step.loss, first, found, step.slots, step.routes, NAMES)
+
+
+def _groups(parts: Parts, settings: TrainConfig) -> list[dict[str, object]]:
+    rate = settings.learning_rate
+    return [
+        {"params": [parts.gate], "lr": rate},
+        {"params": [parts.calibration, parts.down, parts.up], "lr": rate / 10},
+    ]
+
+
+def _hold(parts: Parts, settings: TrainConfig, is_late: bool) -> None:
+    """Take the gradient from the parts that are not trained, or not yet."""
+    if not settings.gate:
+        parts.gate.grad = None
+    if not settings.memory:
+        parts.calibration.grad = None
+    if not (settings.retriever and is_late):
+        parts.down.grad = parts.up.grad = None
+
+
+def _install(kb: KnowledgeBase, parts: Parts, settings: TrainConfig) -> None:
+    """Put the parts into use: scores were calibrated already, so what was learned comes on top of that."""
+    factor, shift, weight = (float(value) for value in parts.calibration)
+    slope, offset, gap = kb.memory.slots.reader.calibration
+    calibration = (factor * slope, factor * offset + shift, max(factor * gap + weight, 0.0))
+    adapter = QueryAdapter(parts.down.numpy().astype(np.float32), parts.up.numpy().astype(np.float32))
+    weights = {route: tuple(float(w) for w in row) for route, row in zip(ROUTES, parts.gate, strict=True)}
+    gate = replace(Gate.default(), weights=weights, price=parts.price, is_trained=settings.gate)
+    kb.asking.install(gate, adapter if adapter.is_trained else None, calibration)
+
+
+def _save(path: Path, parts: Parts, settings: TrainConfig, step: int, n: int) -> None:
+    names = ("gate", "calibration", "down", "up")
+    held = dict(zip(names, (tensor.detach().clone() for tensor in parts.tensors()), strict=True))
+    save_state(path, {"step": step, "settings": asdict(settings), "n": n, "price": parts.price, "parts": held})
+
+
+def _tensor(values: npt.ArrayLike) -> Tensor:
+    return torch.tensor(np.asarray(values), dtype=torch.float32)
+
+
+def _padded(rows: Sequence[npt.ArrayLike], width: int) -> npt.NDArray[np.float64]:
+    found = np.zeros((len(rows), width))
+    for i, row in enumerate(rows):
+        held = np.asarray(row)
+        found[i, : len(held)] = held
+    return found
+
+
+def _is_held_out(text: str) -> bool:
+    """Return whether a question is kept for calibration: three in ten, by its text."""
+    return hashlib.sha256(text.encode()).digest()[0] < 77
