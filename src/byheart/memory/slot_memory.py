@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -214,7 +214,9 @@ class SlotMemory:
         self._connection.execute("INSERT OR REPLACE INTO parameters VALUES (?, ?)", (KERNEL, self.fingerprint))
 
     def _read(self, questions: Sequence[Question], keys: Floats, clock: list[float]) -> list[_Read]:
-        found = self._candidates(questions, keys)
+        return self._judged(questions, self._candidates(questions, keys), clock)
+
+    def _judged(self, questions: Sequence[Question], found: Sequence[list[Found]], clock: list[float]) -> list[_Read]:
         values = self.slots.values(
             [one.number for of_one in found for one in of_one], self.reader.value_width, self.codec.width
         )
@@ -303,15 +305,14 @@ class SlotMemory:
             for one in of_one:
                 if one.fact not in new and one.cosine >= NEAR and one.kind is owner.kind:
                     near.setdefault(one.fact, set()).add(owner.number)
-        taken = self._taken(sorted(near))
+        taken = self._taken(sorted(near), new)
         return [
             (new[thief], f"it would answer a question of {fact_id}; word the two so that they can be told apart")
             for thief, fact_id in taken.items()
-            if thief in new
         ]
 
-    def _taken(self, facts: Sequence[int]) -> dict[int, str]:
-        """Return which facts are recalled for a question of one of these, and whose question it is."""
+    def _taken(self, facts: Sequence[int], new: Collection[int]) -> dict[int, str]:
+        """Return which new facts are recalled for a question of one of these facts, and whose question it is."""
         held, slots = self.ledger.by_numbers(facts), self.slots.of_facts(facts)
         asked = [
             (number, Question(held[number].questions[position], held[number].kind), key)
@@ -321,11 +322,15 @@ class SlotMemory:
         ]
         if not asked:
             return {}
-        reads = self._read([question for _, question, _ in asked], np.stack([key for *_, key in asked]), [])
+        questions = [question for _, question, _ in asked]
+        found = self._candidates(questions, np.stack([key for *_, key in asked]))
+        # In a full memory most questions have no new fact in reach: only the others need to be judged again.
+        exposed = [i for i, of_one in enumerate(found) if any(one.fact in new for one in of_one)]
+        reads = self._judged([questions[i] for i in exposed], [found[i] for i in exposed], [])
         taken = {}
-        for (number, _, _), read in zip(asked, reads, strict=True):
+        for number, read in zip([asked[i][0] for i in exposed], reads, strict=True):
             best = next(iter(read.shares.of_fact), None)
-            if best is not None and best != number:
+            if best is not None and best in new:
                 taken[best] = held[number].id
         return taken
 
