@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from byheart import cli, cli_memory
 from byheart import facts as facts_module
 from byheart.config import Config
 from byheart.errors import BusyError, ConfigError, KernelError
@@ -256,3 +258,24 @@ def test_a_snapshot_with_texts_is_not_restored_where_none_are_kept(kb: Knowledge
         bare.snapshot(tmp_path / "none")
         bare.restore(tmp_path / "none")
         assert answers(bare) == expected()
+
+
+def test_forget_tells_where_another_process_keeps_the_text_in_the_file(
+    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli_memory, "open_base", lambda _: open_fake(tmp_path / "kb", wait_seconds=0.1))
+
+    def forget(*arguments: str) -> str:
+        with pytest.raises(SystemExit, match="0"):
+            cli.main(["forget", str(tmp_path / "kb"), *arguments])
+        return capsys.readouterr().out
+
+    first, second, third = [fact.id for fact in kb.facts()]
+    with kb._database.read():
+        assert kb.epoch == 1  # somebody is asking meanwhile
+        assert "traces of what was forgotten stay" in forget(first)
+        assert json.loads(forget(second, "--json"))["is_clean"] is False
+    assert json.loads(forget(third, "--json"))["is_clean"] is True
+    kb.close()
+    for path in (tmp_path / "kb").iterdir():
+        assert not [fact for fact in FACTS if fact.answer.encode() in path.read_bytes()]

@@ -68,9 +68,13 @@ def _facts(arguments: argparse.Namespace) -> None:
 
 
 def _forget(arguments: argparse.Namespace) -> None:
+    from byheart import show_memory
+
     with open_base(arguments) as kb:
         n = kb.forget(*arguments.ids)
-        say(arguments, {"forgotten": n, "epoch": kb.epoch}, f"{n} facts forgotten; epoch {kb.epoch}")
+        epoch, is_clean = kb.epoch, kb.memory.is_clean()
+    told = {"forgotten": n, "epoch": epoch, "is_clean": is_clean}
+    say(arguments, told, show_memory.forgotten(n, epoch, is_clean))
 
 
 def _calibrate(arguments: argparse.Namespace) -> None:

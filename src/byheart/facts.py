@@ -210,6 +210,11 @@ class Facts:
         self._database.scrub()
         return len(numbers)
 
+    def is_clean(self) -> bool:
+        """Return whether all text that was deleted has left the file, which another process can keep from happening."""
+        with self._database.read() as connection:
+            return connection.execute("SELECT 1 FROM parameters WHERE name = 'unscrubbed'").fetchone() is None
+
     def capacity(self) -> Capacity:
         """Return how full the memory is, and how well addressing finds facts now and at ten times as many."""
         with self._database.read():

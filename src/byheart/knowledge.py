@@ -13,7 +13,7 @@ from byheart import imprint
 from byheart.asking import Asking
 from byheart.config import FIXED_ONCE_FILLED, Config
 from byheart.corpus.facts import read_facts
-from byheart.decisions import Wishes
+from byheart.decisions import Decision, Wishes
 from byheart.errors import ConfigError, InputError
 from byheart.facts import Facts
 from byheart.ingest import Ingest
@@ -190,6 +190,10 @@ class KnowledgeBase:
         routes = None if route is None else [route] * len(questions)
         return self.asking.answer_many(questions, wishes or Wishes(), routes)
 
+    def decide_many(self, questions: Sequence[Question], wishes: Wishes) -> list[Decision]:
+        """Return which way each question would go; nothing is retrieved or read."""
+        return self.asking.decide_many(questions, wishes)
+
     def calibrate(
         self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress = no_progress
     ) -> Calibrated:
@@ -257,7 +261,7 @@ class KnowledgeBase:
         return self.memory.listed(search, limit)
 
     def forget(self, *fact_ids: str) -> int:
-        """Remove facts: slots, texts and history; what they held leaves the file.
+        """Remove facts: slots, texts and history; what they held leaves the file, as `memory.is_clean` tells.
 
         Args:
             *fact_ids: Ids, as `facts` lists them.

@@ -11,6 +11,8 @@ from byheart.reports import Calibrated, Capacity, LearnReport, Trained
 from byheart.show import citation, line
 from byheart.types import Fact, FactState, Recall
 
+TRACES = "another process holds the file: traces of what was forgotten stay in it until the next add, remove or forget"
+
 
 def learned(report: LearnReport) -> str:
     """Return what learning did, with the reason of every refusal and conflict."""
@@ -51,6 +53,12 @@ def recalled(found: Recall, threshold: float) -> str:
 def facts(found: Sequence[Fact]) -> str:
     """Return facts for people, or that there are none."""
     return "\n".join(text for fact in found for text in _fact(fact)) or "no facts"
+
+
+def forgotten(n: int, epoch: int, is_clean: bool) -> str:
+    """Return how many facts were forgotten, and whether what they held is still in the file."""
+    said = f"{n} facts forgotten; epoch {epoch}"
+    return said if is_clean else f"{said}\nnote      {TRACES}"
 
 
 def capacity(found: Capacity) -> str:
