@@ -50,7 +50,17 @@ LAYERS = {
         "snapshots",
     ),
     "uses": ("train", "edit", "evaluate", "analysis"),
-    "edges": ("serve", "cli", "cli_memory", "cli_research", "terminal", "show", "show_memory", "__main__"),
+    "edges": (
+        "serve",
+        "cli",
+        "cli_memory",
+        "cli_report",
+        "cli_research",
+        "terminal",
+        "show",
+        "show_memory",
+        "__main__",
+    ),
 }
 ORDER = tuple(LAYERS)
 APART = {"parts", "uses"}  # modules of these layers never import each other

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from byheart import cli_memory, cli_research, errors
+from byheart import cli_memory, cli_report, cli_research, errors
 from byheart.terminal import (
     EXIT_CODES,
     SOME_REFUSED,
@@ -113,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
 
     cli_memory.add_commands(commands)
     cli_research.add_commands(commands)
+    cli_report.add_commands(commands)
     return top
 
 
