@@ -68,7 +68,11 @@ class Asking:
         if not is_needed or not self.facts.is_used():
             return self._without_memory(questions, routes)
         with self.database.read() as connection:
-            answers = self._engine(GateRouter(connection, wishes)).answer_many(questions, routes)
+            answers, recalls = self._engine(GateRouter(connection, wishes)).answer_recalled(questions, routes)
+        if routes is None:  # what is asked of one route only is measured, not used
+            self.facts.count(
+                [r for r, a in zip(recalls, answers, strict=True) if r is not None and a.route is Route.MEMORY]
+            )
         return answers
 
     def _without_memory(self, questions: Sequence[Question], routes: Sequence[Route] | None) -> list[Answer]:

@@ -15,7 +15,16 @@ from byheart.terminal import Bar, open_base
 DATA_VARIABLE = "BYHEART_DATA"
 JOINT = "joint"
 PARTS = ("reader", "kernel", "answers", "memory", JOINT)
-SUITES = ("nq", "fever", "support", "near_miss", "capacity", "write_rate")  # as in evaluate.suites
+SUITES = (
+    "nq",
+    "fever",
+    "support",
+    "near_miss",
+    "capacity",
+    "write_rate",
+    "fever_memory",
+    "traffic",
+)  # as in evaluate.suites
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -81,11 +90,13 @@ def _add_data(command: argparse.ArgumentParser) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     from byheart.evaluate import suites
+    from byheart.train.joint import train_joint
 
     with Bar() as bar:
         rows = suites.run(
-            arguments.suite, arguments.data, arguments.kb, arguments.results, bar, arguments.limit, arguments.seed
-        )
+            arguments.suite, arguments.data, arguments.kb, arguments.results, bar, arguments.limit, arguments.seed,
+            train_joint,
+        )  # fmt: skip
     print(suites.table(rows))
 
 

@@ -50,6 +50,12 @@ class Engine:
         return self.answer_many([question])[0]
 
     def answer_many(self, questions: Sequence[Question], routes: Sequence[Route] | None = None) -> list[Answer]:
+        """Return one answer per question: those of `answer_recalled`, whose arguments these are."""
+        return self.answer_recalled(questions, routes)[0]
+
+    def answer_recalled(
+        self, questions: Sequence[Question], routes: Sequence[Route] | None = None
+    ) -> tuple[list[Answer], Sequence[Recall | None]]:
         """Return one answer per question, each with sources and with seconds per step.
 
         Args:
@@ -57,13 +63,13 @@ class Engine:
             routes: Ways they are to go, whatever the gate says; None to let it decide.
 
         Returns:
-            Answers in order.
+            Answers in order, and what memory said to each question, None where it was not asked.
 
         Raises:
             QuestionError: The reader cannot take a question; the error says which.
         """
         if not questions:
-            return []
+            return [], []
         self._check(questions)
         clock = _Clock(len(questions))
         queries = self.encoder.encode_queries([question.text for question in questions])
@@ -80,7 +86,7 @@ class Engine:
         drafts = self._read(readings)
         clock.lap("read")
         rows = zip(questions, drafts, found, recalls, decisions, strict=True)
-        return [_answer(_Row(*row), clock, epoch) for row in rows]
+        return [_answer(_Row(*row), clock, epoch) for row in rows], recalls
 
     def answer_closed_book(self, questions: Sequence[Question]) -> list[Answer]:
         """Return what the reader answers without any passage: the closed-book baseline."""

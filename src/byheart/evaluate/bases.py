@@ -13,9 +13,10 @@ from typing import Protocol
 
 from byheart import config as settings
 from byheart.config import Config
+from byheart.decisions import Decision, Route, Wishes
 from byheart.errors import EvaluationError
 from byheart.interfaces import Encoder
-from byheart.reports import AddReport, Capacity, LearnReport, Progress, no_progress
+from byheart.reports import AddReport, Calibrated, Capacity, LearnReport, Progress, RemoveReport, no_progress
 from byheart.types import Answer, Document, Fact, Hit, NewFact, Question, Recall
 
 TUNED_MARK = "tuned-for-suite.txt"
@@ -50,8 +51,27 @@ class Base(Protocol):
     def tune(self, questions: Sequence[Question], passage_ids: Sequence[str]) -> object:
         """Fit the fusion weight."""
 
-    def ask_many(self, questions: Sequence[Question], *, closed_book: bool = False) -> list[Answer]:
+    def ask_many(
+        self, questions: Sequence[Question], *, closed_book: bool = False, route: Route | None = None
+    ) -> list[Answer]:
         """Return one answer per question."""
+
+    def decide_many(self, questions: Sequence[Question], wishes: Wishes) -> list[Decision]:
+        """Return which way each question would go."""
+
+    def calibrate(
+        self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress = no_progress
+    ) -> Calibrated:
+        """Fit the gate to held-out questions."""
+
+    def configure(self, key: str, value: object) -> Config:
+        """Change a setting."""
+
+    def snapshot(self, target: str | Path) -> Path:
+        """Write a whole copy to a new folder."""
+
+    def remove(self, *names: str | Path) -> RemoveReport:
+        """Remove documents."""
 
     def search_many(
         self, questions: Sequence[Question], k: int, *, dense_weight: float | None = None

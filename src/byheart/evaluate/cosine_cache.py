@@ -7,17 +7,25 @@ too that memory refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from byheart.evaluate.memory_queries import Query
 from byheart.evaluate.recalling import Said
 from byheart.interfaces import Encoder
-from byheart.types import NewFact
+from byheart.types import NewFact, Question
 
 SYSTEM = "cosine-cache"
 ROWS = 512  # queries multiplied at once
 
 
-def cached(encoder: Encoder, facts: Sequence[NewFact], queries: Sequence[Query]) -> list[Said]:
+class Asked(Protocol):
+    """Something with a question."""
+
+    @property
+    def question(self) -> Question:
+        """What is asked."""
+
+
+def cached(encoder: Encoder, facts: Sequence[NewFact], queries: Sequence[Asked]) -> list[Said]:
     """Return the nearest fact to each query, with its cosine as score.
 
     Args:

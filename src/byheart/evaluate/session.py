@@ -15,18 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from byheart.errors import QuestionError
+from byheart.errors import EvaluationError, QuestionError
 from byheart.evaluate.bases import Base
 from byheart.evaluate.datasets import Task
 from byheart.evaluate.measures import Guess
 from byheart.evaluate.resume import Output, ResultLog
 from byheart.reports import Progress, no_progress
-from byheart.types import Answer
+from byheart.types import Answer, Question, Route
 
 log = logging.getLogger(__name__)
 
 BATCH = 32
+Train = Callable[[Any, Sequence[Question], Sequence[Sequence[str]], Progress], object]
 WARM_UP = 5
+
+
+def _untrained(*_: object) -> object:
+    raise EvaluationError("this suite trains jointly, and was given no training; run it with: byheart evaluate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class Session:
         seed: Seed of every bootstrap, and of nothing else: two figures over the same questions are paired.
         limit: Questions per split at most, None for all.
         progress: Called with how much is done.
+        train: Trains a knowledge base jointly on questions with their answers; suites do not import training.
     """
 
     suite: str
@@ -52,6 +58,7 @@ class Session:
     seed: int
     limit: int | None = None
     progress: Progress = no_progress
+    train: Train = _untrained
 
     def rng(self) -> np.random.Generator:
         """Return a fresh generator of the session's seed."""
@@ -91,7 +98,9 @@ class Outcome:
         return Guess(self.text, tuple(dict.fromkeys(map(page, self.documents))))
 
 
-def ask(session: Session, system: str, tasks: Sequence[Task], *, closed_book: bool = False) -> list[Outcome]:
+def ask(
+    session: Session, system: str, tasks: Sequence[Task], *, closed_book: bool = False, route: Route | None = None
+) -> list[Outcome]:
     """Return what a system answers; questions finished in an earlier run under the same settings are not asked again.
 
     A question that the system cannot read counts as one that it does not answer.
@@ -101,15 +110,17 @@ def ask(session: Session, system: str, tasks: Sequence[Task], *, closed_book: bo
         system: Name of the system, part of the log's name.
         tasks: What is asked.
         closed_book: Answer without any passage.
+        route: One way for all, None to let the gate decide.
 
     Returns:
         Outcomes in order.
     """
 
     def answered(batch: Sequence[Task]) -> list[Output]:
-        return [asdict(outcome) for outcome in _outcomes(session.base, batch, closed_book)]
+        return [asdict(outcome) for outcome in _outcomes(session.base, batch, closed_book, route)]
 
-    return [_read_outcome(output) for output in _finish(session, system, tasks, {}, answered)]
+    settings = {} if route is None else {"route": route.value}
+    return [_read_outcome(output) for output in _finish(session, system, tasks, settings, answered)]
 
 
 def search(
@@ -149,13 +160,16 @@ class Timing:
     retrieve: float | None
 
 
-def clock(session: Session, tasks: Sequence[Task], *, closed_book: bool = False) -> list[Timing]:
+def clock(
+    session: Session, tasks: Sequence[Task], *, closed_book: bool = False, route: Route | None = None
+) -> list[Timing]:
     """Return how long each task takes when asked alone, after a few that are not counted.
 
     Args:
         session: The run.
         tasks: What is asked, at least one.
         closed_book: Answer without any passage.
+        route: One way for all, None to let the gate decide.
 
     Returns:
         One timing per task that the system can read.
@@ -163,17 +177,17 @@ def clock(session: Session, tasks: Sequence[Task], *, closed_book: bool = False)
     timings = []
     warm_up = tasks[:WARM_UP]
     for number, task in enumerate([*warm_up, *tasks]):
-        timing = _timing(session.base, task, closed_book)
+        timing = _timing(session.base, task, closed_book, route)
         if timing is not None and number >= len(warm_up):
             timings.append(timing)
         session.progress(number + 1, len(tasks) + len(warm_up), "questions timed")
     return timings
 
 
-def _timing(base: Base, task: Task, closed_book: bool) -> Timing | None:
+def _timing(base: Base, task: Task, closed_book: bool, route: Route | None) -> Timing | None:
     start = time.perf_counter()
     try:
-        answer = base.ask_many([task.question], closed_book=closed_book)[0]
+        answer = base.ask_many([task.question], closed_book=closed_book, route=route)[0]
     except QuestionError:
         return None
     seconds = time.perf_counter() - start
@@ -200,13 +214,13 @@ def _finish(
         return [finished.done[task.id] for task in tasks]
 
 
-def _outcomes(base: Base, batch: Sequence[Task], closed_book: bool) -> list[Outcome]:
+def _outcomes(base: Base, batch: Sequence[Task], closed_book: bool, route: Route | None) -> list[Outcome]:
     """Return one outcome per task; where one cannot be read, each is asked alone, so that the others lose nothing."""
     try:
-        answers = base.ask_many([task.question for task in batch], closed_book=closed_book)
+        answers = base.ask_many([task.question for task in batch], closed_book=closed_book, route=route)
     except QuestionError as error:
         if len(batch) > 1:
-            return [outcome for task in batch for outcome in _outcomes(base, [task], closed_book)]
+            return [outcome for task in batch for outcome in _outcomes(base, [task], closed_book, route)]
         log.warning("question %s counts as not answered: %s", batch[0].id, error)
         return [Outcome(None, None, (), retrievals=0, reads=0, prompt_tokens=0)]
     return [_outcome(answer, closed_book) for answer in answers]
@@ -218,7 +232,7 @@ def _outcome(answer: Answer, closed_book: bool) -> Outcome:
         text=answer.text,
         confidence=answer.confidence,
         documents=tuple(_documents(passages)),
-        retrievals=sum(step.name == "retrieve" for step in answer.seconds),
+        retrievals=int(not closed_book and (answer.decision is None or answer.decision.route is Route.RETRIEVAL)),
         reads=int(closed_book or bool(answer.used)),
         prompt_tokens=answer.prompt_tokens,
     )

@@ -67,6 +67,27 @@ class Spares:
             bases.complete(base, folder, Corpus(session.suite, (), {}, facts=facts), session.progress)
             yield replace(session, base=base, identity=bases.identity(base, folder))
 
+    @contextmanager
+    def copied(self, session: Session, name: str) -> Iterator[Session]:
+        """Open a whole copy of a run's knowledge base, made anew, and remove it in the end.
+
+        Args:
+            session: The run.
+            name: The copy's name.
+
+        Yields:
+            The run over the copy.
+        """
+        folder = self.folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        session.base.snapshot(folder)
+        base = self.open_base(folder, {})
+        try:
+            yield replace(session, base=base, identity=bases.identity(base, folder))
+        finally:
+            base.close()
+            shutil.rmtree(folder, ignore_errors=True)
+
     def remove(self) -> None:
         """Remove all of them."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from byheart.errors import EvaluationError
-from byheart.evaluate import bases, capacity, fever, near_miss, nq, support, write_rate
+from byheart.evaluate import bases, capacity, fever, fever_regimes, near_miss, nq, support, traffic, write_rate
 from byheart.evaluate.bases import Corpus, OpenBase, open_base
 from byheart.evaluate.figures import Figure
 from byheart.evaluate.rows import Origin, Row, merge, origin, table
-from byheart.evaluate.session import Session
+from byheart.evaluate.session import Session, Train
 from byheart.evaluate.spares import Spares
 from byheart.reports import Progress, no_progress
 
@@ -45,6 +45,8 @@ def _alone(measure: Callable[[Session], list[Figure]]) -> Callable[[Session, Spa
 SUITES: Mapping[str, Suite] = {
     "nq": Suite(nq.corpus, _alone(nq.measure)),
     "fever": Suite(fever.corpus, _alone(fever.measure)),
+    "fever_memory": Suite(fever.corpus, fever_regimes.measure),
+    "traffic": Suite(nq.corpus, traffic.measure),
     "support": Suite(support.corpus, _alone(support.measure)),
     "near_miss": Suite(near_miss.corpus, near_miss.measure),
     "capacity": Suite(capacity.corpus, capacity.measure),
@@ -65,6 +67,7 @@ class Job:
         seed: Seed of every bootstrap.
         work: Folder for what is finished so far.
         open_base: Opens a knowledge base.
+        train: Trains a knowledge base jointly.
     """
 
     suite: str
@@ -75,6 +78,7 @@ class Job:
     seed: int = 7
     work: Path = WORK
     open_base: OpenBase = open_base
+    train: Train | None = None
 
     @property
     def folder(self) -> Path:
@@ -96,6 +100,7 @@ def run(
     progress: Progress = no_progress,
     limit: int | None = None,
     seed: int = 7,
+    train: Train | None = None,
 ) -> list[Row]:
     """Run a suite, as the command line does: see `Job` for the arguments, and `run_job`.
 
@@ -107,11 +112,12 @@ def run(
         progress: Called with how much is done.
         limit: Questions per split at most.
         seed: Seed of every bootstrap.
+        train: Trains a knowledge base jointly.
 
     Returns:
         The rows of this run.
     """
-    return run_job(Job(suite, Path(data), kb, results, limit, seed), progress)
+    return run_job(Job(suite, Path(data), kb, results, limit, seed, train=train), progress)
 
 
 def run_job(job: Job, progress: Progress = no_progress) -> list[Row]:
@@ -139,7 +145,7 @@ def run_job(job: Job, progress: Progress = no_progress) -> list[Row]:
         bases.complete(base, job.folder, corpus, progress)
         identity = bases.identity(base, job.folder)
         session = Session(job.suite, job.data, base, identity, finished, job.seed, job.limit, progress)
-        figures = suite.measure(session, spares)
+        figures = suite.measure(session if job.train is None else replace(session, train=job.train), spares)
     finally:
         base.close()
     measured = origin(job.command)

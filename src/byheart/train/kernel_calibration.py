@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from byheart.corpus.datasets import question_pairs
+from byheart.corpus.splits import is_pair_held_out
 from byheart.interfaces import Floats
 from byheart.memory.codes import Codes
 from byheart.memory.kernel import Kernel, States
 from byheart.memory.reader import padded
-from byheart.train.memory_pairs import is_held_out
 
 CANDIDATES = 4
 BATCH = 64
@@ -83,7 +83,7 @@ def trial(
         What the kernel says of them.
     """
     rows = [row for name in written for row in question_pairs(data, name)]
-    held = [i for i, row in enumerate(rows) if is_held_out(row.id)]
+    held = [i for i, row in enumerate(rows) if is_pair_held_out(row.id)]
     asked = [(text, i) for i in held for text in rows[i].paraphrases]
     asked += [(text, -1) for i in held for text in rows[i].near_misses]
     cosines = keys([text for text, _ in asked]) @ keys([row.question for row in rows]).T

@@ -7,7 +7,6 @@ Nothing of `test_nq`, of the held-out ParaRel facts and patterns, or of the othe
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ import numpy as np
 
 from byheart.corpus.datasets import bank_queries, medquad_types, nq_gold, popqa, question_pairs, records, squad
 from byheart.corpus.pararel import Statement, training_statements
-from byheart.corpus.splits import is_nq_training, is_support_training
+from byheart.corpus.splits import is_nq_training, is_pair_held_out, is_support_training
 from byheart.interfaces import Floats
 from byheart.train.desk_questions import matter, near_misses
 from byheart.train.question_templates import MEDICAL, POPQA
@@ -51,14 +50,9 @@ class Pair:
     source: str
 
 
-def is_held_out(question_id: str) -> bool:
-    """Return whether a question with hand-written pairs is kept for choosing and calibrating: one in ten, by its id."""
-    return hashlib.sha256(question_id.encode()).digest()[0] % 10 == 0
-
-
 def held_out_pairs(data: Path, names: Sequence[str] = WRITTEN) -> list[Pair]:
     """Return the pairs of the questions held out: each paraphrase and each near miss beside the question itself."""
-    rows = [(name, row) for name in names for row in question_pairs(data, name) if is_held_out(row.id)]
+    rows = [(name, row) for name in names for row in question_pairs(data, name) if is_pair_held_out(row.id)]
     return [
         Pair(query, row.question, row.answers[0] if row.answers else "", query in row.paraphrases, name)
         for name, row in rows
@@ -70,7 +64,7 @@ def written_pairs(data: Path, names: Sequence[str], rng: random.Random) -> Itera
     """Yield pairs of the questions with hand-written paraphrases and near misses, but for those held out."""
     for name in names:
         for row in question_pairs(data, name):
-            if is_held_out(row.id):
+            if is_pair_held_out(row.id):
                 continue
             answer = rng.choice(row.answers) if row.answers else ""
             asked = (row.question, *row.paraphrases)
@@ -98,7 +92,7 @@ def candidate_pairs(data: Path, names: Sequence[str], embed: Embed, rng: random.
     Yields:
         Wrong pairs: for each question, a paraphrase and a near miss of it, two of the six nearest facts.
     """
-    rows = [row for name in names for row in question_pairs(data, name) if not is_held_out(row.id)]
+    rows = [row for name in names for row in question_pairs(data, name) if not is_pair_held_out(row.id)]
     vectors = embed("memory.facts", [row.question for row in rows])
     asked = [(i, text) for i, row in enumerate(rows) for text in (row.question, *row.paraphrases, *row.near_misses)]
     queries = embed("memory.asked", [text for _, text in asked])

@@ -1,0 +1,103 @@
+"""Suite `fever`, the part with a memory: all evidence in the corpus, and most of it gone.
+
+Owns which claims memory holds, which the gate learns from, and which pages go. Memory learns the memory half of the dev
+claims with their verdict and evidence, while the pages are there; joint training reads that half, each claim's own fact
+hidden; the gate is calibrated on another tenth, and the evaluation split is reported on. In the second regime the same
+pages are gone for all systems, and memory is as it was.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from byheart.corpus.collections import fever_documents, page_title
+from byheart.corpus.datasets import Claim, fever_claims, plain
+from byheart.corpus.splits import FeverSplit, fever_split, share
+from byheart.evaluate import routing
+from byheart.evaluate.comparison import Compared, compare
+from byheart.evaluate.figures import Figure
+from byheart.evaluate.routing import Request
+from byheart.evaluate.session import Session
+from byheart.evaluate.spares import Spares
+from byheart.types import Document, Kind, NewFact, Question
+
+GONE = 0.9  # share of the pages that go: chosen on calibration claims, so that always retrieving falls to .72
+TRAINED_ON = 1_200  # claims of the memory half that joint training reads
+REGIMES = {"full corpus": 0.0, "incomplete corpus": GONE}
+SOURCE = "FEVER"  # who said so; no page has this name
+
+
+def measure(session: Session, spares: Spares) -> list[Figure]:
+    """Return the figures of both regimes.
+
+    Args:
+        session: The run; its knowledge base has all sentences and no fact.
+        spares: Where knowledge bases with facts are kept.
+
+    Returns:
+        Per regime what `comparison.compare` gives, and always retrieving with the facts in its corpus beside it.
+    """
+    figures = []
+    held = facts(session.data)
+    with spares.copied(session, "memory") as memory:
+        memory.base.learn(held, session.progress)
+        for regime, gone in REGIMES.items():
+            with spares.copied(memory, regime.split()[0]) as copied:
+                if gone:
+                    copied.base.remove(*lost_pages(session.data, gone))
+                figures += compare(copied, regime, _compared(copied, held))
+    with spares.copied(session, "facts-in-corpus") as copied:
+        copied.base.add_documents(facts_as_documents(held), "facts", session.progress)
+        for regime, gone in REGIMES.items():
+            if gone:
+                copied.base.remove(*lost_pages(session.data, gone))
+            figures += routing.with_facts_figures(copied, regime, _requests(copied, FeverSplit.EVALUATION))
+    return figures
+
+
+def facts(data: Path) -> list[NewFact]:
+    """Return the memory half of the dev claims as facts, each with its evidence."""
+    return [
+        NewFact(
+            question=plain(claim.claim),
+            answer=claim.verdict.value,
+            source=SOURCE,
+            evidence=" ".join(claim.evidence),
+            id=f"fever-{claim.id}",
+            kind=Kind.CLAIM,
+        )
+        for claim in _claims(data, FeverSplit.MEMORY)
+    ]
+
+
+def facts_as_documents(held: list[NewFact]) -> list[Document]:
+    """Return facts as documents: the claim, its verdict and its evidence, as a corpus could hold them."""
+    return [Document(fact.id, "", f"{fact.question} ({fact.answer}) {fact.evidence}") for fact in held]
+
+
+def lost_pages(data: Path, gone: float) -> list[str]:
+    """Return the documents of a share of the pages, by the hash of their title; untitled sentences stay."""
+    documents = (document.page for document in fever_documents(data))
+    return [page for page in documents if (name := page_title(page)) != "untitled" and share(f"page/{name}") < gone]
+
+
+def _compared(session: Session, held: list[NewFact]) -> Compared:
+    trained = _requests(session, FeverSplit.MEMORY)[:TRAINED_ON]
+    return Compared(
+        facts=held,
+        trained=trained,
+        calibration=_requests(session, FeverSplit.CALIBRATION),
+        requests=_requests(session, FeverSplit.EVALUATION),
+        settings={"train.leave_one_out": 1.0},
+    )
+
+
+def _requests(session: Session, split: FeverSplit) -> list[Request]:
+    return [
+        Request(claim.id, "claim", Question.parse(plain(claim.claim), Kind.CLAIM), (claim.verdict.value,))
+        for claim in _claims(session.data, split)[: session.limit]
+    ]
+
+
+def _claims(data: Path, split: FeverSplit) -> list[Claim]:
+    return [claim for claim in fever_claims(data) if fever_split(claim.id) is split]
