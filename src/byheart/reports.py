@@ -114,6 +114,33 @@ class Calibrated:
 
 
 @dataclass(frozen=True, slots=True)
+class Trained:
+    """What joint training gave.
+
+    Attributes:
+        n: Questions trained on.
+        held_out: Questions kept for calibration.
+        loss_before: Objective on the questions trained on, in nats per question, before.
+        loss_after: After.
+        held_out_before: Negative log-likelihood on the questions held out, before.
+        held_out_after: After.
+        routes: Mean probability of each route after it.
+        price: Of one retrieval, in probability of being right.
+        epoch: Epoch after it.
+    """
+
+    n: int
+    held_out: int
+    loss_before: float
+    loss_after: float
+    held_out_before: float
+    held_out_after: float
+    routes: Mapping[str, float]
+    price: float
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Capacity:
     """How full the memory is.
 
