@@ -26,6 +26,9 @@ MARKERS = "os^DvPX*"
 INK, SOFT = "#010100", "#010101"  # stand-ins, replaced by the page's variables: light and dark are one drawing
 WIDTH, HEIGHT, ROW = 5.0, 3.6, 0.42  # inches; narrow, so that text stays legible on a phone
 NAME_CHARACTERS = 20
+# Ticks within a decade, by how many times the longest time is the shortest.
+TICKS = ((300, (1.0,)), (5, (1.0, 2.0, 5.0)), (0, (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)))
+LEVEL_TICKS = 5  # more words than these would run into each other
 _STAND_IN = re.compile(r"#0102([0-9a-f]{2})")
 _TAG = re.compile(r"<[^>]*>")
 _UNUSED = re.compile(r"<style.*?</style>|<metadata>.*?</metadata>|<!--.*?-->", re.DOTALL)
@@ -139,7 +142,9 @@ def _draw_series(axes: Axes, series: Series, colour: str, marker: str) -> None:
         axes.plot(xs, ys, color=colour, linewidth=1.5, linestyle="--" if series.mark is Mark.LIMIT else "-")
     for point in points:
         _draw_ends(axes, point, colour)
-    axes.scatter(xs, ys, [16 + 48 * point.weight for point in points], color=colour, marker=marker, zorder=3)
+    axes.scatter(
+        xs, ys, [16 + 48 * point.weight for point in points], color=colour, marker=marker, zorder=3, clip_on=False
+    )
 
 
 def _draw_ends(axes: Axes, point: Point, colour: str) -> None:
@@ -157,6 +162,9 @@ def _set_axis(axes: Axes, which: str, axis: Axis) -> None:
         axes.set_xlabel(axis.label)
         if axis.ticks:
             axes.set_xticks([at for at, _ in axis.ticks], [text for _, text in axis.ticks])
+            if len(axis.ticks) > LEVEL_TICKS:
+                for label in axes.get_xticklabels():
+                    label.set(rotation=45, ha="right", rotation_mode="anchor")
     else:
         axes.set_ylim(low, high)
         axes.set_ylabel(axis.label)
@@ -164,13 +172,11 @@ def _set_axis(axes: Axes, which: str, axis: Axis) -> None:
 
 def _draw_boxes(axes: Axes, boxes: Sequence[Box], names: Sequence[str]) -> None:
     from matplotlib.patches import Rectangle
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axes.set_xscale("log")
+    _set_milliseconds(axes, [value for box in boxes for value in box.quantiles.values()])
     axes.set_ylim(len(boxes) - 0.4, -0.6)  # the first on top
     axes.set_yticks(range(len(boxes)), [_shortened(box.name) for box in boxes])
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("milliseconds")
     for place, box in enumerate(boxes):
         colour, held = _colour(names, box), box.quantiles
         if 25 in held and 75 in held:
@@ -180,10 +186,18 @@ def _draw_boxes(axes: Axes, boxes: Sequence[Box], names: Sequence[str]) -> None:
         axes.vlines([held[50]], place - 0.26, place + 0.26, color=colour, linewidth=2.4)
         tail = [held[at] for at in (95, 99) if at in held]
         axes.scatter(tail, [place] * len(tail), 22, color=colour, zorder=3)
-    every = [value for box in boxes for value in box.quantiles.values()]
+
+
+def _set_milliseconds(axes: Axes, every: Sequence[float]) -> None:
+    """Set the logarithmic axis before anything is drawn, with ticks in each decade as its length allows."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_xscale("log")
     axes.set_xlim(min(every) / 1.25, max(every) * 1.25)
-    few = (1.0,) if max(every) / min(every) > 300 else (1.0, 2.0, 5.0)
-    axes.xaxis.set_major_locator(LogLocator(subs=few))
+    axes.set_xlabel("milliseconds")
+    spread = max(every) / min(every)
+    subs = next(found for least, found in TICKS if spread >= least)
+    axes.xaxis.set_major_locator(LogLocator(subs=subs))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
 

@@ -207,9 +207,15 @@ def _trade_off(group: Group, quality: str, *, with_points: bool) -> Chart | None
         f"Up and to the left is better: more is right with fewer retrievals. Dashed: {LIMIT}, the limit of any route."
         if LIMIT in group.systems
         else "Up and to the left is better: more is right with fewer retrievals.",
-        (Panel("", _listed(said), Axis("retrieval calls per question"), Axis(name), tuple(series)),),
+        (Panel("", _listed(said), _rate(used), Axis(name), tuple(series)),),
         tuple(used),
     )
+
+
+def _rate(rows: Sequence[Row]) -> Axis:
+    """Return the axis of retrievals: from none to one per question at least, so that charts can be compared."""
+    most = max(row.high or row.value for row in rows if row.measure.startswith("retrieval_calls"))
+    return Axis("retrieval calls per question", (-0.04, 1.04 * max(most, 1)))
 
 
 def _pairs(group: Group, system: str, quality: str) -> list[tuple[Row, Row]]:
@@ -326,7 +332,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 def _short(value: float) -> str:
     """Return a count in few characters, for ticks that stand close."""
-    for size, letter in ((1e6, "M"), (1e3, "k")):
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
     return f"{value:.3g}"

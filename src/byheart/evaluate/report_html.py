@@ -9,7 +9,7 @@ import html
 from collections.abc import Sequence
 
 from byheart.evaluate import plots
-from byheart.evaluate.report_charts import Chart, Group, Panel
+from byheart.evaluate.report_charts import LIMIT, Chart, Group, Panel
 from byheart.evaluate.report_words import clean, interval, measure, number
 from byheart.evaluate.rows import Row
 
@@ -183,7 +183,8 @@ def _legend(chart: Chart, names: Sequence[str]) -> str:
     entries = []
     for name in names:
         colour, glyph = plots.style(names, name)
-        entries.append(f'<li><span aria-hidden="true" style="color: var(--s{colour})">{glyph}</span> {text(name)}</li>')
+        shade = "--ink" if name == LIMIT else f"--s{colour}"
+        entries.append(f'<li><span aria-hidden="true" style="color: var({shade})">{glyph}</span> {text(name)}</li>')
     return f'<ul class="legend">{"".join(entries)}</ul>'
 
 
