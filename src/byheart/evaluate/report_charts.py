@@ -293,7 +293,7 @@ def _latency(group: Group) -> Chart | None:
         f"{box.name} " + ", ".join(f"p{at} {number(value, 'ms')} ms" for at, value in box.quantiles.items())
         for box in boxes
     ]
-    note = "Box: the middle half of the questions, its line the median; whiskers: p10, p90; dots: p95, p99; as far as measured."
+    note = "Box: the middle half of the questions, its line the median; whiskers: p10, p90; dots: p95, p99."
     return Chart(
         group.suite, f"Latency: {group.name}", note, (Boxes("", _listed(said), tuple(boxes)),), tuple(used)
     )  # fmt: skip
