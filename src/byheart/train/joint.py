@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -201,18 +201,22 @@ def fit(
     """
     torch.manual_seed(settings.seed)
     parts, done = start.copied(), 0
-    held = load_state(state)
-    if held is not None and held["settings"] == asdict(settings) and held["n"] == len(questions.queries):
+    held, run = load_state(state), _run(start, questions, settings)
+    if held is not None and held.get("run") == run:
         parts, done = Parts(**held["parts"], price=held["price"]), int(held["step"])
     for tensor in parts.tensors():
         tensor.requires_grad_(True)
     optimizer = torch.optim.Adam(_groups(parts, settings))
+    if done and held is not None:
+        groups = zip(_groups(parts, settings), held["optimizer"]["param_groups"], strict=True)
+        rates = [{**kept, "lr": group["lr"]} for group, kept in groups]  # the rate may have been lowered
+        optimizer.load_state_dict({**held["optimizer"], "param_groups": rates})
     began = _signs(objective(start, questions, settings, dense_weight, start), questions)
     for step in range(done, settings.steps):
         found = objective(parts, questions, settings, dense_weight, start)
         if step % CHECK_EVERY == 0:
             check(_signs(found, questions), began, step, settings.learning_rate)
-            _save(state, parts, settings, step, len(questions.queries))
+            _save(state, parts, {"run": run, "step": step, "optimizer": optimizer.state_dict()})
         optimizer.zero_grad()
         found.loss.backward()  # type: ignore[no-untyped-call]
         is_late = step >= settings.retriever_start * settings.steps
@@ -361,10 +365,18 @@ def _install(kb: KnowledgeBase, parts: Parts, settings: TrainConfig) -> None:
     kb.asking.install(gate, adapter if adapter.is_trained else None, calibration)
 
 
-def _save(path: Path, parts: Parts, settings: TrainConfig, step: int, n: int) -> None:
+def _save(path: Path, parts: Parts, reached: dict[str, object]) -> None:
     names = ("gate", "calibration", "down", "up")
     held = dict(zip(names, (tensor.detach().clone() for tensor in parts.tensors()), strict=True))
-    save_state(path, {"step": step, "settings": asdict(settings), "n": n, "price": parts.price, "parts": held})
+    save_state(path, {**reached, "price": parts.price, "parts": held})
+
+
+def _run(start: Parts, questions: Questions, settings: TrainConfig) -> str:
+    """Return what a state belongs to: these questions, this start, and these settings but for the learning rate."""
+    digest = hashlib.sha256(repr(asdict(replace(settings, learning_rate=0.0))).encode())
+    for tensor in (*start.tensors(), *(getattr(questions, field.name) for field in fields(questions))):
+        digest.update(tensor.detach().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _tensor(values: npt.ArrayLike) -> Tensor:
