@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from byheart.asking import LEAST_QUESTIONS as LEAST_HELD_OUT
 from byheart.config import TrainConfig
 from byheart.decisions import Route
 from byheart.errors import TrainingError
@@ -37,7 +38,6 @@ from byheart.train.monitors import Signs, check, signs
 from byheart.types import Question
 
 STATE = "joint-training.pt"
-LEAST_QUESTIONS = 50
 CHECK_EVERY = 10
 SHARPNESS = 10.0  # of p(d | x), as in the reader's calibration
 TEMPERATURE = 0.1  # of π, in probability of being right
@@ -149,11 +149,15 @@ def train_joint(
     Raises:
         TrainingError: There are too few questions, or the run collapsed; the knowledge base is as it was.
     """
-    if len(questions) < LEAST_QUESTIONS:
-        raise TrainingError(f"joint training needs {LEAST_QUESTIONS} questions, got {len(questions)}; pass more")
     settings, state = kb.config.train, kb.path / STATE
     answered = [i for i, given in enumerate(gold) if given]
     held = [_is_held_out(questions[i].text) for i in answered]
+    rest = [i for i, question in enumerate(questions) if _is_held_out(question.text)]
+    if len(rest) < LEAST_HELD_OUT or not any(held) or all(held) or not kb.facts(limit=1):
+        raise TrainingError(
+            f"joint training needs facts in memory and about {4 * LEAST_HELD_OUT} questions with answers, of which "
+            f"{LEAST_HELD_OUT} are held out; got {len(questions)} and {len(rest)}; pass more, or learn facts first"
+        )
     offers = kb.asking.offers([questions[i] for i in answered], [gold[i] for i in answered], progress)
     weight = kb.asking.dense_weight()
     kept = [
@@ -164,7 +168,6 @@ def train_joint(
     before, after = (objective(p, kept[0], settings, weight, None) for p in (start, parts))
     unseen = [float(objective(p, kept[1], settings, weight, None).likelihood) for p in (start, parts)]
     _install(kb, parts, settings)
-    rest = [i for i, question in enumerate(questions) if _is_held_out(question.text)]
     calibrated = kb.calibrate([questions[i] for i in rest], [gold[i] for i in rest], progress)
     state.unlink(missing_ok=True)
     return Trained(
