@@ -304,7 +304,7 @@ class KnowledgeBase:
         return self.asking.tune(questions, passage_ids)
 
     def configure(self, key: str, value: object) -> Config:
-        """Change one setting in `config.toml`; it holds from the next `open`.
+        """Change one setting in `config.toml`; it holds from the next `open`, one of `train` at once.
 
         Args:
             key: Dotted name, such as `reader.name`.
@@ -320,6 +320,8 @@ class KnowledgeBase:
         if key in FIXED_ONCE_FILLED and changed != self.config and self._is_filled():
             raise ConfigError(f"{key} holds for what is stored; set it in a new one: byheart init FOLDER --set {key}=…")
         write_config(self.path, changed)
+        if key.startswith("train."):  # nothing that is open was made with it
+            self.config = self.config.replace(key, value)
         if key in FIXED_ONCE_FILLED:  # nothing is stored yet: what this process writes next must follow
             self.config, self._library = changed, Library(self._database, changed.retrieval, self._library.width)
             self.__dict__.pop("_ingest", None)
