@@ -105,6 +105,11 @@ class Asking:
         with self.library.hold():
             return self.library.dense_weight()
 
+    def adapter(self) -> QueryAdapter | None:
+        """Return the query adapter in use, None where none was trained."""
+        with self.library.hold():
+            return self.library.adapter()
+
     def install(self, gate: Gate, adapter: QueryAdapter | None, calibration: tuple[float, float, float]) -> int:
         """Put jointly trained parts into use, as one new epoch, and return it.
 

@@ -121,9 +121,9 @@ class Library:
 
     def _retriever(self, dense_weight: float | None) -> HybridRetriever:
         terms = TermTable(self._database.connection)
-        return HybridRetriever(self.index, terms, self._config, self._learned_adapter(), dense_weight)
+        return HybridRetriever(self.index, terms, self._config, self.adapter(), dense_weight)
 
-    def _learned_adapter(self) -> QueryAdapter | None:
+    def adapter(self) -> QueryAdapter | None:
         """Return the jointly trained change of the query vectors, None where there is none."""
         query = "SELECT value FROM parameters WHERE name = ?"
         row = self._database.connection.execute(query, (ADAPTER,)).fetchone()

@@ -163,7 +163,7 @@ def train_joint(
     kept = [
         laid_out([o for o, flag in zip(offers, held, strict=True) if flag is side], settings) for side in (False, True)
     ]
-    start = starting_parts(kept[0].queries.shape[1], settings)
+    start = starting_parts(kept[0].queries.shape[1], settings, kb.asking.adapter())
     parts = fit(start, kept[0], settings, weight, state, progress)
     before, after = (objective(p, kept[0], settings, weight, None) for p in (start, parts))
     unseen = [float(objective(p, kept[1], settings, weight, None).likelihood) for p in (start, parts)]
@@ -318,12 +318,12 @@ def laid_out(offers: Sequence[Offer], settings: TrainConfig) -> Questions:
     )
 
 
-def starting_parts(width: int, settings: TrainConfig) -> Parts:
-    """Return the parts trained alone: the default gate, the memory's calibration as it is, no adapter."""
-    default, adapter = Gate.default(), QueryAdapter.identity(width, settings.rank, settings.seed)
+def starting_parts(width: int, settings: TrainConfig, held: QueryAdapter | None = None) -> Parts:
+    """Return the parts trained alone: the default gate, the memory's calibration and the adapter as they are."""
+    default, adapter = Gate.default(), held or QueryAdapter.identity(width, settings.rank, settings.seed)
     gate = torch.tensor([default.weights[route] for route in ROUTES], dtype=torch.float32)
     # The offers' scores are calibrated already; in them the gap has been taken off.
-    return Parts(gate, torch.tensor([1.0, 0.0, 0.0]), torch.from_numpy(adapter.down), torch.from_numpy(adapter.up))
+    return Parts(gate, torch.tensor([1.0, 0.0, 0.0]), torch.tensor(adapter.down), torch.tensor(adapter.up))
 
 
 def _ranking(parts: Parts, questions: Questions, dense_weight: float) -> Tensor:
