@@ -34,7 +34,7 @@ from byheart.reports import Progress, Trained, no_progress
 from byheart.retrieval.adapter import QueryAdapter
 from byheart.train import losses
 from byheart.train.checkpoint import load_state, save_state
-from byheart.train.monitors import Signs, check, signs
+from byheart.train.monitors import END_LOSS, Signs, check, signs
 from byheart.types import Question
 
 STATE = "joint-training.pt"
@@ -202,7 +202,6 @@ def fit(
     Raises:
         TrainingError: The run collapsed; the state file holds the last good state.
     """
-    torch.manual_seed(settings.seed)
     parts, done = start.copied(), 0
     held, run = load_state(state), _run(start, questions, settings)
     if held is not None and held.get("run") == run:
@@ -214,22 +213,26 @@ def fit(
         groups = zip(_groups(parts, settings), held["optimizer"]["param_groups"], strict=True)
         rates = [{**kept, "lr": group["lr"]} for group, kept in groups]  # the rate may have been lowered
         optimizer.load_state_dict({**held["optimizer"], "param_groups": rates})
-    began = _signs(objective(start, questions, settings, dense_weight, start), questions)
+
+    def begun(price: float) -> Signs:  # what it began with, a retrieval costing what it does now
+        return _signs(objective(replace(start, price=price), questions, settings, dense_weight, start), questions)
+
     for step in range(done, settings.steps):
         found = objective(parts, questions, settings, dense_weight, start)
         if step % CHECK_EVERY == 0:
-            check(_signs(found, questions), began, step, settings.learning_rate)
-            _save(state, parts, {"run": run, "step": step, "optimizer": optimizer.state_dict()})
+            now, began = _signs(found, questions), begun(parts.price)
+            check(now, began, step, settings.learning_rate)
+            if now.loss <= began.loss + END_LOSS:
+                _save(state, parts, {"run": run, "step": step, "optimizer": optimizer.state_dict()})
         optimizer.zero_grad()
         found.loss.backward()  # type: ignore[no-untyped-call]
-        is_late = step >= settings.retriever_start * settings.steps
-        _hold(parts, settings, is_late)
+        _hold(parts, settings, is_late=step >= settings.retriever_start * settings.steps)
         optimizer.step()
         if settings.cost:  # dual ascent: dearer while too much is retrieved
-            parts.price = min(max(parts.price + DUAL_RATE * (float(found.cost) - settings.budget), 0.0), 1.0)
+            parts.price = min(max(parts.price + DUAL_RATE * (found.cost.item() - settings.budget), 0.0), 1.0)
         progress(step + 1, settings.steps, "steps")
-    check(_signs(objective(parts, questions, settings, dense_weight, start), questions), began, settings.steps,
-          settings.learning_rate)  # fmt: skip
+    found = objective(parts, questions, settings, dense_weight, start)
+    check(_signs(found, questions), begun(parts.price), settings.steps, settings.learning_rate, END_LOSS)
     return parts.copied()
 
 
@@ -248,7 +251,7 @@ def objective(
     Returns:
         The step.
     """
-    costs = torch.tensor([*(COSTS[route] for route in ROUTES), COSTS[Route.ABSTAIN]])
+    costs = torch.tensor([COSTS[route] for route in (*ROUTES, Route.ABSTAIN)])
     slots = losses.slot_probabilities(questions.scores, questions.gaps, questions.facts, parts.calibration)
     ranking = _ranking(parts, questions, dense_weight)
     shares = slots[:, :-1].clamp(min=1e-9).log()
@@ -341,10 +344,8 @@ def _signs(step: Step, questions: Questions) -> Signs:
 
 def _groups(parts: Parts, settings: TrainConfig) -> list[dict[str, object]]:
     rate = settings.learning_rate
-    return [
-        {"params": [parts.gate], "lr": rate},
-        {"params": [parts.calibration, parts.down, parts.up], "lr": rate / 10},
-    ]
+    others: dict[str, object] = {"params": [parts.calibration, parts.down, parts.up], "lr": rate / 10}
+    return [{"params": [parts.gate], "lr": rate}, others]
 
 
 def _hold(parts: Parts, settings: TrainConfig, is_late: bool) -> None:

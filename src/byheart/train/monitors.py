@@ -16,7 +16,8 @@ from torch import Tensor
 from byheart.errors import TrainingError
 
 LEAST_SHARE = 0.5  # of the first value, below which variety counts as lost
-MOST_LOSS = 2.0  # nats above the first
+MOST_LOSS = 2.0  # nats above the first, on the way
+END_LOSS = 0.02  # the same, in the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def signs(
     return Signs(loss.item(), variety, math.exp(entropy.item()) if torch.isfinite(entropy) else math.nan, rates)
 
 
-def check(now: Signs, start: Signs, step: int, rate: float) -> None:
+def check(now: Signs, start: Signs, step: int, rate: float, most: float = MOST_LOSS) -> None:
     """Raise an error that says what has collapsed.
 
     Args:
@@ -68,6 +69,7 @@ def check(now: Signs, start: Signs, step: int, rate: float) -> None:
         start: Those before the first step.
         step: The step, for the message.
         rate: The learning rate, for the message.
+        most: Nats that the loss may have risen.
 
     Raises:
         TrainingError: A number is not finite, the loss has risen by far, or variety is lost.
@@ -76,7 +78,7 @@ def check(now: Signs, start: Signs, step: int, rate: float) -> None:
     numbers = (now.loss, now.distinct_documents, now.slot_perplexity, *now.routes.values())
     if not all(map(math.isfinite, numbers)):
         raise TrainingError(f"training collapsed at step {step}: a number is not finite ({now}); {todo}")
-    if now.loss > start.loss + MOST_LOSS:
+    if now.loss > start.loss + most:
         raise TrainingError(f"training collapsed at step {step}: loss {now.loss:.3f}, {start.loss:.3f} before; {todo}")
     for name in ("distinct_documents", "slot_perplexity"):
         value, first = getattr(now, name), getattr(start, name)
