@@ -1,0 +1,616 @@
+"""Joint training: formulas, monitors, what each setting switches off, and runs that are stopped or collapse."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from torch import Tensor
+
+from byheart import cli, folder, knowledge, readers
+from byheart.config import TrainConfig
+from byheart.decisions import Evidence, Route
+from byheart.errors import TrainingError
+from byheart.fakes import FakeEncoder, FakeReader
+from byheart.folder import init
+from byheart.gate.gate import ROUTES, Gate
+from byheart.offering import Offer
+from byheart.reports import Progress, no_progress
+from byheart.retrieval.adapter import QueryAdapter
+from byheart.train import joint, losses
+from byheart.train.checkpoint import load_state
+from byheart.train.joint import Parts, Questions, fit, laid_out, objective, starting_parts, train_joint
+from byheart.train.monitors import Signs, check, signs
+from byheart.types import Document, NewFact, Question
+from world import open_fake
+
+Array = npt.NDArray[np.float32]
+WIDTH = 16
+WEIGHT = 0.7  # share of the cosine in the fused score
+QUICK = TrainConfig(steps=120, budget=1.0, leave_one_out=0.0)
+
+
+def numbers(seed: int, *shape: int) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape)).float()
+
+
+# The terms of the objective, beside slow and obvious versions.
+
+
+def test_slot_probabilities_are_a_softmax_with_not_known_at_zero() -> None:
+    scores, gaps, calibration = numbers(1, 3, 4), numbers(2, 3, 4).abs(), torch.tensor([1.5, -0.5, 2.0])
+    mask = torch.tensor([[1.0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0]])
+    found = losses.slot_probabilities(scores, gaps, mask, calibration)
+    for row in range(3):
+        odds = [math.exp(1.5 * float(s) - 0.5 - 2 * float(g)) * float(m)
+                for s, g, m in zip(scores[row], gaps[row], mask[row], strict=True)]  # fmt: skip
+        slow = [odd / (1 + sum(odds)) for odd in (*odds, 1.0)]
+        assert found[row].tolist() == pytest.approx(slow, abs=1e-6)
+    assert found[2].tolist() == [0, 0, 0, 0, 1]  # where nothing is left, it is not known
+
+
+def test_memorys_likelihood_is_the_share_of_the_right_facts_and_defined_without_any() -> None:
+    slots = torch.tensor([[0.5, 0.2, 0.3], [0.5, 0.2, 0.3], [0.0, 0.0, 1.0]])
+    is_right = torch.tensor([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
+    found = losses.memory_likelihood(slots, is_right).tolist()
+    assert found == pytest.approx([math.log(0.7), losses.NOTHING, losses.NOTHING], abs=1e-5)
+
+
+def test_a_mixture_over_passages_is_the_sum_of_prior_and_likelihood() -> None:
+    weights, reads = numbers(3, 2, 5), -numbers(4, 2, 5).abs()
+    mask = torch.tensor([[1.0, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
+    found = losses.mixed_likelihood(weights, reads, mask)
+    for row, n in ((0, 5), (1, 2)):
+        odds = [math.exp(float(w)) for w in weights[row, :n]]
+        slow = sum(odd / sum(odds) * math.exp(float(r)) for odd, r in zip(odds, reads[row, :n], strict=True))
+        assert float(found[row]) == pytest.approx(math.log(slow), abs=1e-5)
+
+
+def test_one_candidate_is_taken_as_it_is_and_equal_scores_share_alike() -> None:
+    reads = torch.tensor([[-1.0, -3.0, -3.0]])
+    assert float(losses.mixed_likelihood(torch.full((1, 3), 7.0), reads, torch.tensor([[1.0, 0, 0]]))) == -1.0
+    alike = losses.mixed_likelihood(torch.full((1, 3), 7.0), reads, torch.ones(1, 3))
+    assert float(alike) == pytest.approx(math.log((math.exp(-1) + 2 * math.exp(-3)) / 3), abs=1e-5)
+
+
+def test_the_ranking_of_training_is_the_fused_score_and_its_adapter_the_one_in_use() -> None:
+    queries, vectors, lexical = numbers(5, 2, WIDTH), numbers(6, 2, 3, WIDTH), numbers(7, 2, 3).abs()
+    queries = torch.nn.functional.normalize(queries, dim=1)
+    adapter = QueryAdapter(numbers(8, WIDTH, 4).numpy(), numbers(9, 4, WIDTH).numpy())
+    moved = losses.adapted(queries, torch.tensor(adapter.down), torch.tensor(adapter.up))
+    assert moved.numpy() == pytest.approx(adapter.apply(queries.numpy()), abs=1e-5)
+    found = losses.retrieval_logits(moved, vectors, lexical, WEIGHT, 10.0)
+    slow = [[10 * (0.7 * float(moved[b] @ vectors[b, p]) + 0.3 * float(lexical[b, p])) for p in range(3)]
+            for b in range(2)]  # fmt: skip
+    assert found.numpy() == pytest.approx(np.array(slow), abs=1e-4)
+
+
+def test_routes_are_a_softmax_of_chance_less_cost_and_a_closed_route_is_never_taken() -> None:
+    chances, costs = torch.tensor([[0.9, 0.2, 0.8, 0.1]] * 2), torch.tensor([0.0, 0.0, 1.0, 0.0])
+    is_open = torch.tensor([[1.0, 1, 1, 1], [0, 0, 1, 1]])
+    found = losses.route_probabilities(chances, is_open, costs, 0.5, 0.1)
+    odds = [math.exp(worth / 0.1) for worth in (0.9, 0.2, 0.3, 0.1)]
+    assert found[0].tolist() == pytest.approx([odd / sum(odds) for odd in odds], abs=1e-5)
+    assert found[1, :2].tolist() == [0.0, 0.0]
+    assert float(found[1].sum()) == pytest.approx(1)
+
+
+def test_the_loss_and_the_cost_are_means_over_questions() -> None:
+    routes, likelihoods = torch.softmax(numbers(10, 6, 4), dim=1), -numbers(11, 6, 4).abs()
+    slow = np.mean([-math.log(sum(float(p) * math.exp(float(v)) for p, v in zip(r, one, strict=True)))
+                    for r, one in zip(routes, likelihoods, strict=True)])  # fmt: skip
+    assert float(losses.mixture_loss(routes, likelihoods)) == pytest.approx(slow, abs=1e-5)
+    costs = torch.tensor([0.0, 0.0, 1.0, 0.0])
+    assert float(losses.expected_cost(routes, costs)) == pytest.approx(float(routes[:, 2].mean()), abs=1e-6)
+
+
+def test_divergence_is_nothing_at_the_start_and_kullback_and_leiblers_elsewhere() -> None:
+    weights, start, mask = numbers(12, 2, 3), numbers(13, 2, 3), torch.tensor([[1.0, 1, 1], [1, 1, 0]])
+    assert float(losses.divergence(start, start, mask)) == pytest.approx(0, abs=1e-6)
+    slow = []
+    for row, n in ((0, 3), (1, 2)):
+        now, then = (np.exp(x[row, :n].numpy()) / np.exp(x[row, :n].numpy()).sum() for x in (weights, start))
+        slow.append(float((then * np.log(then / now)).sum()))
+    assert float(losses.divergence(weights, start, mask)) == pytest.approx(np.mean(slow), abs=1e-5)
+
+
+def test_chances_are_held_to_likelihoods_which_get_no_gradient() -> None:
+    logits, likelihoods = numbers(14, 3, 3).requires_grad_(), (-numbers(15, 3, 3).abs()).requires_grad_()
+    is_open = torch.tensor([[1.0, 1, 1], [1, 0, 1], [0, 0, 0]])
+    loss = losses.chance_loss(logits, likelihoods, is_open)
+    slow = []
+    for b, r in ((0, 0), (0, 1), (0, 2), (1, 0), (1, 2)):
+        wanted, chance = math.exp(float(likelihoods[b, r].detach())), 1 / (1 + math.exp(-float(logits[b, r].detach())))
+        slow.append(-wanted * math.log(chance) - (1 - wanted) * math.log(1 - chance))
+    assert loss.item() == pytest.approx(np.mean(slow), abs=1e-5)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert likelihoods.grad is None
+    assert losses.chance_loss(logits, likelihoods, torch.zeros(3, 3)).item() == 0.0
+
+
+@pytest.mark.parametrize("mask", [torch.zeros(2, 3), torch.ones(2, 3), torch.tensor([[1.0, 0, 0], [0, 0, 0]])])
+@pytest.mark.parametrize("value", [0.0, 5.0, -1e4, 1e4])
+def test_no_term_and_no_gradient_is_ever_nan(mask: Tensor, value: float) -> None:
+    scores = torch.full((2, 3), value, requires_grad=True)
+    calibration = torch.tensor([1.0, 0.0, 0.5], requires_grad=True)
+    slots = losses.slot_probabilities(scores, torch.zeros(2, 3), mask, calibration)
+    reads = torch.full((2, 3), losses.NOTHING)
+    likelihoods = torch.stack(
+        [
+            losses.memory_likelihood(slots, torch.ones(2, 3)),
+            losses.mixed_likelihood(slots[:, :-1].clamp(min=1e-9).log(), reads, mask),
+            losses.mixed_likelihood(scores, reads, mask),
+        ],
+        dim=1,
+    )
+    is_open = mask.any(dim=1, keepdim=True).float().expand(2, 3)
+    routes = losses.route_probabilities(torch.zeros(2, 3), is_open, torch.tensor([0.0, 0.0, 1.0]), 1.0, 0.1)
+    loss = losses.mixture_loss(routes, likelihoods) + losses.divergence(scores, torch.zeros(2, 3), mask)
+    assert torch.isfinite(likelihoods).all()
+    assert (likelihoods >= losses.NOTHING).all()
+    assert torch.isfinite(loss)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert scores.grad is not None
+    assert torch.isfinite(scores.grad).all()
+    assert calibration.grad is not None
+    assert torch.isfinite(calibration.grad).all()
+
+
+# A made-up set: of the frequent questions memory is right and retrieval wrong, of the rare ones the other way round.
+
+
+def made_up(n: int = 80, seed: int = 5) -> list[Offer]:
+    """Return offers; memory is underconfident, and the right passages lie aside of the questions, all to one side."""
+    rng = np.random.default_rng(seed)
+    aside, hubs = unit(rng.normal(size=WIDTH)), [unit(rng.normal(size=WIDTH)) for _ in range(3)]
+    return [one_offer(f"q{i}", i % 2 == 0, unit(rng.normal(size=WIDTH)), aside, hubs) for i in range(n)]
+
+
+def one_offer(name: str, is_frequent: bool, query: Array, aside: Array, hubs: list[Array]) -> Offer:
+    probability = 0.5 if is_frequent else 0.3
+    seen = Evidence(probability, 1 - probability, 0.0, 0.5, 2, True, 0.2 if is_frequent else 0.9, 6)
+    unseen = replace(seen, probability=0.05, not_known=0.95, cosine=0.2, margin=-3.0, candidates=1, cited=False)
+    passages = [unit(0.6 * query + 0.8 * aside), unit(query + 0.9 * hubs[0]), *hubs[1:]]
+    reads = [-6.0] * 4 if is_frequent else [-0.1, -6.0, -6.0, -6.0]
+    return Offer(
+        query=query,
+        evidence=(seen, unseen),
+        scores=floats(math.log(probability / (1 - probability)), -3.0),
+        gaps=floats(0.0, 0.2),
+        is_right=floats(float(is_frequent), 0.0),
+        is_own=floats(1.0, 0.0),
+        grounds=floats(-2.0),
+        owners=(0,),
+        passage_ids=(name, "hub-0", "hub-1", "hub-2"),
+        vectors=np.stack(passages).astype(np.float32),
+        lexical=floats(0.5, 0.5, 0.5, 0.5),
+        reads=floats(*reads),
+    )
+
+
+def unit(vector: npt.NDArray[np.floating]) -> Array:
+    found: Array = (vector / np.linalg.norm(vector)).astype(np.float32)
+    return found
+
+
+def floats(*values: float) -> Array:
+    return np.array(values, np.float32)
+
+
+def bare(offer: Offer) -> Offer:
+    """Return the offer of a question of which memory and retrieval have nothing to say."""
+    nothing, none = floats(), replace(offer.evidence[0], probability=0.0, not_known=1.0, candidates=0, cited=False)
+    empty = dict.fromkeys(("scores", "gaps", "is_right", "is_own", "grounds", "lexical", "reads"), nothing)
+    vectors = np.zeros((0, WIDTH), np.float32)
+    return replace(offer, evidence=(none, none), owners=(), passage_ids=(), vectors=vectors, **empty)
+
+
+def trained(
+    path: Path, settings: TrainConfig, offers: list[Offer] | None = None, told: Progress = no_progress
+) -> tuple[Parts, Parts, Questions]:
+    """Return parts before and after training, and what they were trained on."""
+    questions = laid_out(made_up() if offers is None else offers, settings)
+    start = starting_parts(WIDTH, settings)
+    return start, fit(start, questions, settings, WEIGHT, path / "state.pt", told), questions
+
+
+def is_same(one: Parts, other: Parts) -> bool:
+    return one.price == other.price and all(map(torch.equal, one.tensors(), other.tensors()))
+
+
+def test_a_question_alone_and_in_a_padded_batch_has_the_same_likelihoods() -> None:
+    first, second = made_up(2)
+    wide = replace(
+        second,
+        scores=floats(0.1, -1.0, -2.0, -4.0),
+        gaps=floats(0.0, 0.1, 0.2, 0.3),
+        is_right=floats(0, 1, 0, 0),
+        is_own=floats(0, 1, 0, 0),
+        grounds=floats(-1.0, -2.0, -3.0),
+        owners=(0, 1, 3),
+        passage_ids=tuple("abcdefg"),
+        vectors=np.concatenate([second.vectors, second.vectors[:3]]),
+        lexical=floats(*(i / 7 for i in range(7))),
+        reads=floats(*range(-7, 0)),
+    )
+    offers = [first, wide, bare(first)]
+    parts = starting_parts(WIDTH, QUICK)
+    parts.up.normal_(generator=torch.Generator().manual_seed(1))
+    together = objective(parts, laid_out(offers, QUICK), QUICK, WEIGHT, None)
+    losses_alone = []
+    for place, offer in enumerate(offers):
+        alone = objective(parts, laid_out([offer], QUICK), QUICK, WEIGHT, None)
+        assert alone.routes[0].tolist() == pytest.approx(together.routes[place].tolist(), abs=1e-6)
+        n_facts = alone.slots.shape[1] - 1
+        assert alone.slots[0, :n_facts].tolist() == pytest.approx(together.slots[place, :n_facts].tolist(), abs=1e-6)
+        assert float(alone.slots[0, -1]) == pytest.approx(float(together.slots[place, -1]), abs=1e-6)
+        losses_alone.append(float(alone.likelihood))
+    assert float(together.likelihood) == pytest.approx(np.mean(losses_alone), abs=1e-5)
+
+
+def test_questions_of_which_nobody_has_anything_to_say_are_trained_on_without_nan(tmp_path: Path) -> None:
+    offers = [bare(offer) for offer in made_up(10)]
+    start, parts, questions = trained(tmp_path, QUICK, offers)
+    found = objective(parts, questions, QUICK, WEIGHT, start)
+    assert questions.is_open.tolist() == [[0, 0, 1, 1]] * 10 or questions.is_open.tolist() == [[0, 0, 0, 1]] * 10
+    assert float(found.likelihood) == pytest.approx(-math.log(joint.ABSTAINING), abs=1e-3)
+
+
+def test_leave_one_out_hides_the_own_fact_its_words_and_what_the_gate_saw_of_it() -> None:
+    offers = made_up(40)
+    shown, hidden = (laid_out(offers, replace(QUICK, leave_one_out=share)) for share in (0.0, 1.0))
+    assert shown.facts.tolist() == [[1, 1]] * 40
+    assert hidden.facts.tolist() == [[0, 1]] * 40
+    assert shown.has_grounds.any()
+    assert not hidden.has_grounds.any()
+    assert hidden.is_open[:, :2].tolist() == [[1, 0]] * 40  # the neighbour may be recalled, and has no words
+    assert not torch.equal(shown.evidence, hidden.evidence)
+    parts = starting_parts(WIDTH, QUICK)
+    slots = objective(parts, hidden, QUICK, WEIGHT, None).slots
+    assert slots[:, 0].tolist() == [0.0] * 40
+    assert torch.equal(shown.vectors, hidden.vectors)  # documents are not hidden
+    half = laid_out(made_up(200), replace(QUICK, leave_one_out=0.5)).facts[:, 0].mean()
+    assert 0.4 < float(half) < 0.6
+
+
+def test_training_lowers_the_objective_and_the_gate_learns_who_is_right(tmp_path: Path) -> None:
+    start, parts, questions = trained(tmp_path, QUICK)
+    before, after = (objective(p, questions, QUICK, WEIGHT, start) for p in (start, parts))
+    assert float(after.loss) < float(before.loss) - 0.2
+    assert float(after.likelihood) < float(before.likelihood)
+    frequent, rare = after.routes[0::2].mean(dim=0), after.routes[1::2].mean(dim=0)
+    memory, retrieval = ROUTES.index(Route.MEMORY), ROUTES.index(Route.RETRIEVAL)
+    assert before.routes[0::2, memory].mean() < before.routes[0::2, retrieval].mean()  # wrong, before
+    assert frequent[memory] > 2 * frequent[retrieval]
+    assert rare[retrieval] > 2 * rare[memory]
+    unseen = laid_out(made_up(seed=6), QUICK)
+    likelihoods = [float(objective(p, unseen, QUICK, WEIGHT, None).likelihood) for p in (start, parts)]
+    assert likelihoods[1] < likelihoods[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "still"), [("gate", ("gate",)), ("memory", ("calibration",)), ("retriever", ("down", "up"))]
+)
+def test_a_part_that_is_switched_off_does_not_move_and_the_others_do(
+    tmp_path: Path, name: str, still: tuple[str, ...]
+) -> None:
+    start, parts, _ = trained(tmp_path, replace(QUICK, steps=60, **{name: False}))
+    moved = {f for f in ("gate", "calibration", "down", "up") if not torch.equal(getattr(start, f), getattr(parts, f))}
+    assert moved == {"gate", "calibration", "down", "up"} - set(still)
+
+
+def test_the_retriever_is_trained_late(tmp_path: Path) -> None:
+    settings = replace(QUICK, steps=20, retriever_start=1.0)
+    start, parts, _ = trained(tmp_path, settings)
+    assert torch.equal(start.up, parts.up)
+    (tmp_path / "late").mkdir()
+    start, parts, _ = trained(tmp_path / "late", replace(settings, retriever_start=0.5))
+    assert not torch.equal(start.up, parts.up)
+
+
+def test_the_price_rises_until_the_budget_is_met_and_stays_nothing_without_cost(tmp_path: Path) -> None:
+    settings = replace(QUICK, steps=400, budget=0.2)
+    _, parts, questions = trained(tmp_path, settings)
+    assert parts.price > 0.05
+    assert float(objective(parts, questions, settings, WEIGHT, None).cost) == pytest.approx(0.2, abs=0.05)
+    for name, changed in (("free", replace(settings, cost=False)), ("plenty", replace(settings, budget=1.0))):
+        (tmp_path / name).mkdir()
+        _, other, _ = trained(tmp_path / name, changed)
+        assert other.price == 0.0
+        assert float(objective(other, questions, changed, WEIGHT, None).cost) > 0.3
+
+
+def test_without_anchors_nothing_holds_parts_near_their_start() -> None:
+    questions = laid_out(made_up(), QUICK)
+    start, moved = starting_parts(WIDTH, QUICK), starting_parts(WIDTH, QUICK)
+    moved.calibration += 1.0
+    moved.up.normal_(generator=torch.Generator().manual_seed(2))
+    held, free = (objective(moved, questions, replace(QUICK, anchor=a), WEIGHT, start) for a in (0.3, 0.0))
+    assert float(free.loss) == float(free.likelihood)
+    assert float(held.loss) > float(free.loss) + 0.3 * 3  # three numbers of the calibration have moved by 1
+    assert float(held.likelihood) == float(free.likelihood)
+
+
+class StoppedError(Exception):
+    pass
+
+
+def stop_after(steps: int) -> Progress:
+    def told(done: int, total: int, what: str) -> None:
+        if done >= steps:
+            raise StoppedError
+
+    return told
+
+
+def test_a_stopped_run_goes_on_to_the_same_parts_bit_for_bit(tmp_path: Path) -> None:
+    settings = replace(QUICK, steps=60, budget=0.3)
+    (tmp_path / "whole").mkdir()
+    _, whole, _ = trained(tmp_path / "whole", settings)
+    for steps in (1, 15, 37, 59):  # one stop after another, before and after the retriever is trained, too
+        with pytest.raises(StoppedError):
+            trained(tmp_path, settings, told=stop_after(steps))
+    done: list[int] = []
+    _, parts, _ = trained(tmp_path, settings, told=lambda step, total, what: done.append(step))
+    assert done[0] > 1
+    assert is_same(whole, parts)
+
+
+def test_a_state_of_other_questions_or_settings_is_not_gone_on_from(tmp_path: Path) -> None:
+    settings = replace(QUICK, steps=30)
+    with pytest.raises(StoppedError):
+        trained(tmp_path, settings, told=stop_after(25))
+    done: list[int] = []
+    for offers, changed in ((made_up(seed=9), settings), (made_up(), replace(settings, anchor=0.1))):
+        trained(tmp_path, changed, offers, lambda step, total, what: done.append(step))
+        assert done.count(1) == 1
+        done.clear()
+        with pytest.raises(StoppedError):
+            trained(tmp_path, settings, told=stop_after(25))
+
+
+# Collapses.
+
+
+def one_for_all(offers: list[Offer]) -> list[Offer]:
+    """Return offers in which one passage seems to answer every question, as verdict words do on fact checking."""
+    return [replace(offer, reads=floats(-6.0, -6.0, -0.1, -6.0)) for offer in offers]
+
+
+def test_a_retriever_that_comes_to_find_one_passage_for_everything_is_stopped_and_held_by_the_anchor(
+    tmp_path: Path,
+) -> None:
+    settings, offers = replace(QUICK, learning_rate=100 * QUICK.learning_rate), one_for_all(made_up())
+    with pytest.raises(TrainingError, match="distinct documents"):
+        trained(tmp_path, replace(settings, anchor=0.0), offers)
+    trained(tmp_path, settings, offers)
+
+
+@pytest.mark.parametrize("rate", [10.0, 100.0])
+def test_a_run_at_far_too_high_a_rate_stops_and_its_last_good_state_is_finite(tmp_path: Path, rate: float) -> None:
+    settings = replace(QUICK, learning_rate=rate, anchor=0.0, retriever_start=0.0)
+    with pytest.raises(
+        TrainingError, match=r"collapsed at step \d+: (loss|distinct documents|slot perplexity|a number)"
+    ):
+        trained(tmp_path, settings)
+    held = load_state(tmp_path / "state.pt")
+    assert held is not None
+    assert all(torch.isfinite(tensor).all() for tensor in held["parts"].values())
+    questions, start = laid_out(made_up(), settings), starting_parts(WIDTH, settings)
+    good = objective(Parts(**held["parts"], price=held["price"]), questions, settings, WEIGHT, None)
+    assert float(good.likelihood) <= float(objective(start, questions, settings, WEIGHT, None).likelihood) + 2
+    done: list[int] = []
+    lowered = replace(settings, learning_rate=0.001)
+    trained(tmp_path, lowered, told=lambda step, total, what: done.append(step))
+    assert done[0] == held["step"] + 1  # as the error says
+
+
+def test_a_number_that_is_not_finite_stops_the_run_before_it_is_saved(tmp_path: Path) -> None:
+    poisoned = made_up(20)
+    poisoned[3] = replace(poisoned[3], scores=floats(math.nan, 0.0))
+    with pytest.raises(TrainingError, match="not finite"):
+        trained(tmp_path, QUICK, poisoned)
+    assert load_state(tmp_path / "state.pt") is None
+
+
+START = Signs(1.0, 0.8, 3.0, {"memory": 0.5, "retrieval": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("now", "says"),
+    [
+        (replace(START, loss=math.nan), "not finite"),
+        (replace(START, slot_perplexity=math.inf), "not finite"),
+        (replace(START, routes={"memory": math.nan, "retrieval": 0.5}), "not finite"),
+        (replace(START, loss=3.1), "loss 3.100, 1.000 before"),
+        (replace(START, distinct_documents=0.39), "distinct documents 0.390, 0.800 before"),
+        (replace(START, slot_perplexity=1.4), "slot perplexity 1.400, 3.000 before"),
+    ],
+)
+def test_each_monitor_says_what_has_collapsed_where_and_what_to_do(now: Signs, says: str) -> None:
+    with pytest.raises(TrainingError, match=rf"step 70: .*{says}.*lower learning rate than 0\.5"):
+        check(now, START, 70, 0.5)
+
+
+def test_monitors_let_pass_what_is_no_collapse() -> None:
+    check(START, START, 0, 0.1)
+    check(replace(START, loss=2.9, distinct_documents=0.41, slot_perplexity=1.6), START, 10, 0.1)
+    sure = replace(START, slot_perplexity=1.2)  # memory was next to never asked for anything it knows
+    check(replace(sure, slot_perplexity=1.0), sure, 10, 0.1)
+
+
+def test_signs_count_documents_ranked_first_and_what_slots_are_used() -> None:
+    first, has = torch.tensor([3.0, 3, 5, 9]), torch.tensor([1.0, 1, 1, 0])
+    slots = torch.tensor([[1.0, 0, 0], [0, 0, 1.0]])
+    found = signs(torch.tensor(1.5), first, has, slots, torch.tensor([[0.25, 0.75]]), ("memory", "retrieval"))
+    assert (found.loss, dict(found.routes)) == (1.5, {"memory": 0.25, "retrieval": 0.75})
+    assert found.distinct_documents == pytest.approx(2 / 3)
+    assert found.slot_perplexity == pytest.approx(2.0)
+    nothing = signs(torch.tensor(1.5), first, torch.zeros(4), slots * math.nan, torch.ones(1, 1), ("memory",))
+    assert nothing.distinct_documents == 0.0
+    assert math.isnan(nothing.slot_perplexity)
+
+
+# One knowledge base, through the command line, with the memory's shipped networks.
+
+TOWNS = ("Korva", "Ostrel", "Lindwick", "Harrowmere", "Port Sela", "Tarn", "Brisk", "Ulmo")
+ASKED = (
+    ("Who is the mayor of", "name of the mayor of", "Mira"),
+    ("When does the library open in", "library opening time", "at nine"),
+    ("What does the ferry cost in", "ferry fare", "crowns"),
+    ("Where is the post office of", "post office address", "Harbour Street"),
+)
+LEARNED = [
+    NewFact(f"{what} {town}?", f"{answer} {i}", (f"{other} {town}",))
+    for i, town in enumerate(TOWNS)
+    for what, other, answer in ASKED
+]
+THINGS = ("bell", "mill", "well", "pier", "arch", "gate", "barn", "kiln")
+WRITTEN = [f"The {thing} of {town} weighs {40 + 8 * i + j} stones." for i, town in enumerate(TOWNS)
+           for j, thing in enumerate(THINGS)]  # fmt: skip
+Run = Callable[..., tuple[int, str, str]]
+
+
+def asked_questions() -> tuple[list[Question], list[list[str]]]:
+    """Return what memory knows, what documents say, and what nobody knows."""
+    rows = [(text, [fact.answer]) for fact in LEARNED for text in (fact.question, *fact.paraphrases)]
+    things = ((thing, town) for town in TOWNS for thing in THINGS)
+    rows += [(f"What does the {a} of {b} weigh?", [text]) for (a, b), text in zip(things, WRITTEN, strict=True)]
+    rows += [(f"Why is {town} blue?", []) for town in TOWNS]
+    return [Question(text) for text, _ in rows], [gold for _, gold in rows]
+
+
+def write_questions(path: Path, n: int | None = None) -> str:
+    rows = list(zip(*asked_questions(), strict=True))[:n]
+    lines = [json.dumps({"question": question.text, "answers": gold}) for question, gold in rows]
+    path.write_text("\n".join(lines), "utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A knowledge base with facts and documents, made once and copied."""
+    path = tmp_path_factory.mktemp("joint") / "kb"
+    with init(path, encoder=FakeEncoder(), reader=FakeReader()) as kb:
+        assert len(kb.learn(LEARNED).memorised) == len(LEARNED)
+        kb.add_documents([Document(f"d{i}", "", text) for i, text in enumerate(WRITTEN)])
+    return path
+
+
+@pytest.fixture
+def run(taught: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line in this process beside a copy of the knowledge base."""
+    shutil.copytree(taught, tmp_path / "kb")
+    monkeypatch.chdir(tmp_path)
+    for module in (knowledge, folder):
+        monkeypatch.setattr(module, "SentenceEncoder", lambda config: FakeEncoder())
+    monkeypatch.setattr(readers, "CompactReader", lambda config, device: FakeReader())
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(arguments)
+        captured = capsys.readouterr()
+        assert isinstance(stopped.value.code, int)
+        return stopped.value.code, captured.out, captured.err
+
+    return call
+
+
+def held_parts(path: Path) -> tuple[int, dict[str, str]]:
+    """Return epoch and parameters of a knowledge base, newly opened."""
+    with open_fake(path) as kb, kb._database.read() as connection:
+        return kb.epoch, dict(connection.execute("SELECT name, value FROM parameters"))
+
+
+def test_a_knowledge_base_is_trained_asked_reopened_and_calibrated_through_the_command_line(
+    run: Run, tmp_path: Path
+) -> None:
+    questions, every = asked_questions()[0], write_questions(tmp_path / "q.jsonl")
+    before = held_parts(tmp_path / "kb")
+    code, out, err = run("train", "kb", "--questions", every)
+    assert code == 0, err
+    assert "held out" in out
+    assert "calibrated" in out
+    epoch, parameters = held_parts(tmp_path / "kb")
+    assert epoch == before[0] + 2
+    assert {"gate", "gate_calibration", "memory_calibration", "query_adapter"} <= parameters.keys()
+    assert not (tmp_path / "kb" / joint.STATE).exists()
+    with open_fake(tmp_path / "kb") as kb:  # another process: all is as it was trained
+        adapter, gate = kb.asking.adapter(), Gate.from_json(parameters["gate"])
+        assert adapter is not None
+        assert adapter.to_json() == parameters["query_adapter"]
+        assert gate.is_trained
+        assert list(kb.memory.slots.reader.calibration) == json.loads(parameters["memory_calibration"])
+        found = kb.asking.offers(questions[:60], [["x"]] * 60, no_progress)
+    code, out, _ = run("ask", "kb", LEARNED[0].question, "--json")
+    assert (code, json.loads(out)["text"]) == (0, LEARNED[0].answer)
+    code, out, _ = run("ask", "kb", "What does the mill of Tarn weigh?", "--json")
+    assert (code, json.loads(out)["text"]) == (0, next(text for text in WRITTEN if "mill of Tarn" in text))
+    assert run("calibrate", "kb", "--questions", every)[0] == 0
+    again = Gate.from_json(held_parts(tmp_path / "kb")[1]["gate"])
+    assert (again.is_trained, again.price, again.n) == (True, gate.price, len(questions))
+    seen = [offer.evidence[0] for offer in found]
+    for route in ROUTES:
+        old, new = gate.probabilities(seen)[route], again.probabilities(seen)[route]
+        order = np.argsort(old, kind="stable")
+        assert (np.diff(new[order]) >= -1e-9).all()
+    code, _, err = run("train", "kb", "--questions", every)  # again: on from what is in use
+    assert code == 0, err
+
+
+def test_too_few_questions_or_no_facts_are_an_error_that_changes_nothing(run: Run, tmp_path: Path) -> None:
+    before = held_parts(tmp_path / "kb")
+    few = write_questions(tmp_path / "few.jsonl", 60)
+    code, _, err = run("train", "kb", "--questions", few)
+    assert code == 10
+    assert "30 are held out" in err
+    assert held_parts(tmp_path / "kb") == before
+    assert run("init", "empty")[0] == 0
+    empty = held_parts(tmp_path / "empty")
+    assert run("train", "empty", "--questions", write_questions(tmp_path / "q.jsonl"))[0] == 10
+    assert held_parts(tmp_path / "empty") == empty
+
+
+def test_a_collapse_leaves_the_knowledge_base_as_it_was_and_a_lower_rate_goes_on(run: Run, tmp_path: Path) -> None:
+    before, every = held_parts(tmp_path / "kb"), write_questions(tmp_path / "q.jsonl")
+    for setting in ("train.learning_rate=100", "train.anchor=0", "train.retriever_start=0", "train.steps=40"):
+        assert run("config", "kb", setting)[0] == 0
+    code, _, err = run("train", "kb", "--questions", every)
+    assert code == 10
+    assert "training collapsed at step" in err
+    assert held_parts(tmp_path / "kb") == before
+    state = load_state(tmp_path / "kb" / joint.STATE)
+    assert state is not None
+    assert all(torch.isfinite(tensor).all() for tensor in state["parts"].values())
+    assert run("ask", "kb", LEARNED[0].question)[0] == 0
+    assert run("config", "kb", "train.learning_rate=0.01")[0] == 0
+    assert run("train", "kb", "--questions", every)[0] == 0
+
+
+def test_parts_that_are_switched_off_stay_in_the_knowledge_base_as_they_were(taught: Path, tmp_path: Path) -> None:
+    shutil.copytree(taught, tmp_path / "kb")
+    questions, gold = asked_questions()
+    with open_fake(tmp_path / "kb") as kb:
+        kb.configure("train.steps", 20)
+        found = train_joint(kb, questions, gold)
+        assert found.loss_after < found.loss_before
+        adapter, calibration = kb.asking.adapter(), kb.memory.slots.reader.calibration
+    for name in ("gate", "memory", "retriever"):
+        with open_fake(tmp_path / "kb") as kb:
+            kb.configure(f"train.{name}", False)
+    with open_fake(tmp_path / "kb") as kb:
+        found = train_joint(kb, questions, gold)
+        assert found.loss_after == found.loss_before
+        held = kb.asking.adapter()
+        assert adapter is not None
+        assert held is not None
+        assert held.to_json() == adapter.to_json()
+        assert kb.memory.slots.reader.calibration == pytest.approx(calibration)
