@@ -26,6 +26,7 @@ from byheart.types import (
     NewFact,
     Question,
     Recall,
+    Route,
     Source,
     Step,
 )
@@ -104,8 +105,10 @@ class RememberingBase:
     def tune(self, questions: Sequence[Question], passage_ids: Sequence[str]) -> object:
         return self._kb.tune(questions, passage_ids)
 
-    def ask_many(self, questions: Sequence[Question], *, closed_book: bool = False) -> list[Answer]:
-        return self._kb.ask_many(questions, closed_book=closed_book)
+    def ask_many(
+        self, questions: Sequence[Question], *, closed_book: bool = False, route: Route | None = None
+    ) -> list[Answer]:
+        return self._kb.ask_many(questions, closed_book=closed_book, route=route)
 
     def search_many(
         self, questions: Sequence[Question], k: int, *, dense_weight: float | None = None

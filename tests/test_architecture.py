@@ -42,6 +42,7 @@ LAYERS = {
         "ingest",
         "learning",
         "grounds",
+        "offering",
         "rewriting",
         "readers",
         "notices",

@@ -5,13 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from byheart import facts as facts_module
 from byheart.engine import Engine
+from byheart.errors import KernelError
 from byheart.fakes import FakeEncoder, FakeMemory, FakeReader, FakeRetriever, FakeRouter
-from byheart.interfaces import Reading
-from byheart.types import Answer, Citation, Draft, Fact, FactState, Kind, Passage, Question, Route, Source, passage_id
+from byheart.interfaces import Floats, Reading
+from byheart.knowledge import KnowledgeBase
+from byheart.types import (
+    Answer,
+    Citation,
+    Draft,
+    Fact,
+    FactState,
+    Kind,
+    NewFact,
+    Passage,
+    Question,
+    Recall,
+    Route,
+    Source,
+    passage_id,
+)
+from world import open_fake
 
 TEXTS = {
     "tower": "The tower of Tarn was completed in 1889.",
@@ -162,3 +181,73 @@ def test_memory_and_passage_that_disagree_are_both_told() -> None:
 def test_a_forced_memory_route_abstains_where_memory_has_nothing() -> None:
     known, unknown = knowing(FakeReader(), route=Route.MEMORY)
     assert (known.text, unknown.text, unknown.route) == ("212 metres", None, Route.ABSTAIN)
+
+
+class DoubtingMemory(FakeMemory):
+    """Holds *not known* for likelier than the fact it recalls; remembers what words it was asked for."""
+
+    def __init__(self, facts: Sequence[Fact], words: Sequence[tuple[Passage, float]]) -> None:
+        super().__init__(facts)
+        self.words, self.wanted = tuple(words), list[int]()
+
+    def recall_held(self, questions: Sequence[Question], queries: Floats) -> list[Recall]:
+        found = super().recall_held(questions, queries)
+        return [replace(one, probability=0.3, not_known=0.7) if one.fact is not None else one for one in found]
+
+    def grounds(self, recalls: Sequence[Recall], n: int) -> list[tuple[tuple[Passage, float], ...]]:
+        self.wanted += [n] * len(recalls)
+        return [self.words[:n] if recall.fact is not None else () for recall in recalls]
+
+
+def doubting(answer: str, text: str) -> tuple[Answer, DoubtingMemory]:
+    """Ask both ways what memory doubts, with one text to read beside its fact."""
+    memory = DoubtingMemory(
+        [replace(FACT, answer=answer)], [(Passage("f1:0-9", "note", "", (), text, 0, len(text)), 1)]
+    )
+    whole = replace(engine(FakeReader()), memory=memory, router=FakeRouter())
+    return whole.answer_many(asked("How deep is Lake Orm?"), [Route.BOTH])[0], memory
+
+
+def test_both_reads_the_words_that_facts_rest_on_wherever_they_are_kept() -> None:
+    answer, memory = doubting("7 metres", "Lake Orm is 9 metres deep.")  # in no document: the ledger's evidence
+    assert (answer.text, answer.route, answer.used, answer.hits) == (
+        "Lake Orm is 9 metres deep.", Route.BOTH, ("f1:0-9",), (),
+    )  # fmt: skip
+    assert memory.wanted == [1]
+
+
+def test_a_recall_less_probable_than_not_known_neither_answers_nor_disagrees() -> None:
+    read, _ = doubting("7 metres", "Lake Orm is 9 metres deep.")
+    assert (read.disagreement, read.fact_id) == (None, None)
+    silent, _ = doubting("7 metres", "Xyzzy.")
+    assert (silent.text, silent.route, silent.disagreement) == (None, Route.ABSTAIN, None)
+
+
+@pytest.fixture
+def taught(filled: KnowledgeBase) -> KnowledgeBase:
+    """The world's documents, and one fact in a real memory."""
+    assert len(filled.learn([NewFact("Who built the lighthouse of Korva?", "Mira Tolven")]).memorised) == 1
+    return filled
+
+
+def test_a_broken_memory_does_not_stop_retrieval(taught: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> list[Recall]:
+        raise KernelError("the slots were written by other networks")
+
+    monkeypatch.setattr(facts_module.Facts, "recall_held", broken)
+    question = asked("Who built the lighthouse of Korva?")
+    with pytest.raises(KernelError):
+        taught.ask_many(question)
+    [answer] = taught.ask_many(question, route=Route.RETRIEVAL)
+    assert (answer.route, answer.text is not None, bool(answer.hits)) == (Route.RETRIEVAL, True, True)
+
+
+def test_an_answer_from_memory_counts_as_a_use_and_calibrating_does_not(taught: KnowledgeBase, world: Path) -> None:
+    questions = asked("Who built the lighthouse of Korva?")
+    taught.ask_many(questions * 2)
+    taught.ask_many(questions, route=Route.MEMORY)  # measured, not used
+    taught.ask_many(questions, route=Route.RETRIEVAL)
+    taught.calibrate(questions * 40, [("Mira Tolven",)] * 40)
+    taught.close()
+    with open_fake(world / "kb") as again:
+        assert [fact.uses for fact in again.facts()] == [2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 
 from byheart.decisions import Evidence, RiskBound
 from byheart.errors import ConfigError, FormatError
-from byheart.gate.gate import Gate, price_for_budget
+from byheart.gate.evidence import NAMES, columns, evidence_of
+from byheart.gate.gate import ROUTES, Gate, gains, price_for_budget
 from byheart.gate.labels import oracle_route
 from byheart.gate.risk import at_most, bounded, least_questions, upper_bound
-from byheart.types import Route
+from byheart.types import Kind, Question, Recall, Route
 
 
 def evidence(probability: float, candidates: int = 4, cited: bool = True) -> Evidence:
@@ -145,3 +147,68 @@ def test_the_oracle_takes_the_cheapest_right_route() -> None:
     assert oracle_route({Route.MEMORY: False, Route.RETRIEVAL: True}) is Route.RETRIEVAL
     assert oracle_route({Route.MEMORY: False, Route.BOTH: True, Route.RETRIEVAL: True}) is Route.BOTH
     assert oracle_route({Route.MEMORY: False, Route.RETRIEVAL: False}) is Route.ABSTAIN
+
+
+def shaped(sharpness: float = 3.0) -> Gate:
+    """Return a gate as joint training leaves it: its own shape, and a price."""
+    weights = {route: tuple(sharpness * (i - 2) / 7 for i in range(len(NAMES) + 1)) for route in ROUTES}
+    return Gate(weights, price=0.2, is_trained=True)
+
+
+def test_a_trained_gate_is_scaled_to_held_out_questions_and_keeps_its_order() -> None:
+    gate = Gate.fit(*asked(1000))
+    off = Gate({route: tuple(2 * w for w in row) for route, row in gate.weights.items()}, 1000, 0.2, True)  # too sure
+    found, right = asked(2000, seed=9)
+    scaled = off.scaled(found, right)
+    assert (scaled.n, scaled.price, scaled.is_trained) == (2000, 0.2, True)
+    memory = Route.MEMORY
+    before, after = off.probabilities(found)[memory], scaled.probabilities(found)[memory]
+    assert (np.diff(after[np.argsort(before, kind="stable")]) >= -1e-9).all()
+    marks = np.array(right[memory], float)
+    assert np.mean((after - marks) ** 2) < np.mean((before - marks) ** 2)
+    assert after.mean() == pytest.approx(marks.mean(), abs=0.02)
+    assert scaled.weights[Route.BOTH] == off.weights[Route.BOTH]  # of which nothing was measured
+    inner, whole = np.array(scaled.weights[memory]), np.array(off.weights[memory])
+    ratio = inner[:-1][whole[:-1] != 0] / whole[:-1][whole[:-1] != 0]
+    assert ratio == pytest.approx(ratio[0])
+
+
+def test_a_trained_gate_comes_back_from_its_json_with_its_price() -> None:
+    gate = shaped()
+    assert Gate.from_json(gate.to_json()) == gate
+    older = gate.to_json().replace('"is_trained"', '"other"')
+    with pytest.raises(FormatError, match="calibrate"):
+        Gate.from_json(older)
+
+
+def test_gains_are_over_the_best_open_route_and_the_whole_chance_where_memory_is_empty() -> None:
+    gate = shaped()
+    found = [evidence(0.9), evidence(0.9, cited=False), evidence(0.0, 0, cited=False)]
+    chances = gate.probabilities(found)
+    memory, both, retrieval = (chances[route] for route in ROUTES)
+    slow = [
+        retrieval[0] - max(memory[0], both[0]),
+        retrieval[1] - memory[1],
+        retrieval[2],
+    ]
+    assert gains(gate, found) == pytest.approx(slow)
+
+
+def test_a_claim_is_a_column_of_its_own() -> None:
+    question = evidence(0.6)
+    rows = columns([question, replace(question, is_claim=True)])
+    assert rows.shape == (2, len(NAMES))
+    differing = [name for name, a, b in zip(NAMES, rows[0], rows[1], strict=True) if a != b]
+    assert differing == ["is_claim"]
+    for kind, flag in ((Kind.QUESTION, False), (Kind.CLAIM, True)):
+        assert evidence_of(Recall(Question("Is it deep?", kind), None, 0.0, 1.0), False, 0.5, 2).is_claim is flag
+    assert columns([]).shape == (0, len(NAMES))
+
+
+@given(shares=st.lists(st.floats(0, 1), min_size=1, max_size=12), smaller=st.floats(0, 1), larger=st.floats(0, 1))
+def test_a_smaller_budget_never_retrieves_more(shares: list[float], smaller: float, larger: float) -> None:
+    gained = [2 * share - 1 for share in shares]
+    prices = [price_for_budget(gained, budget) for budget in sorted((smaller, larger))]
+    calls = [sum(gain > price for gain in gained) for price in prices]
+    assert calls[0] <= calls[1]
+    assert calls[0] <= min(smaller, larger) * len(shares) + 1e-9

@@ -198,11 +198,10 @@ class Asking:
                 given = self.answer_many(batch, Wishes(), [route] * len(batch))
                 marks += [is_right(answer.text, held) for answer, held in zip(given, answers, strict=True)]
             progress(first + len(batch), len(questions), "questions answered")
-        recalls = self.facts.recall(questions)
+        queries = self.encoder().encode_queries([question.text for question in questions])
         with self.database.read() as connection:
-            found = GateRouter(connection, Wishes()).evidence(questions, recalls)
-        with self.database.read() as connection:
-            held = read_gate(connection)
+            recalls = self.facts.recall_held(questions, queries)  # not `recall`: what is measured is no use
+            found, held = GateRouter(connection, Wishes()).evidence(questions, recalls), read_gate(connection)
         gate = held.scaled(found, right) if held.is_trained else Gate.fit(found, right)
         with self.database.write() as connection:
             write_gate(connection, gate, found, right[Route.MEMORY])

@@ -77,7 +77,7 @@ class Engine:
         with self.hold() as epoch:
             recalls, decisions = self._decided(questions, queries, routes, clock)
             found = self._retrieved(questions, queries, decisions)
-            grounds = self._grounds(recalls, decisions)
+            grounds = self._grounds(questions, queries, recalls, decisions)
             readings = [
                 self._reading(question, hits, words)
                 for question, hits, words in zip(questions, found, grounds, strict=True)
@@ -135,16 +135,22 @@ class Engine:
         return found
 
     def _grounds(
-        self, recalls: Sequence[Recall | None], decisions: Sequence[Decision]
+        self,
+        questions: Sequence[Question],
+        queries: Floats,
+        recalls: Sequence[Recall | None],
+        decisions: Sequence[Decision],
     ) -> list[tuple[tuple[Passage, float], ...] | None]:
-        """Return the words that recalled facts rest on, for the questions that go both ways; None for the others."""
-        wanted = [
-            recall
-            for recall, decision in zip(recalls, decisions, strict=True)
-            if recall is not None and decision.route is Route.BOTH
-        ]
-        found = iter(self.memory.grounds(wanted, self.n_read_of_claim) if self.memory is not None and wanted else ())
-        return [next(found) if decision.route is Route.BOTH else None for decision in decisions]
+        """Return the words that facts rest on, for the questions that go both ways; None for the others."""
+        wanted = [(i, r) for i, r in enumerate(recalls) if r is not None and decisions[i].route is Route.BOTH]
+        if self.memory is None or not wanted:
+            return [() if decision.route is Route.BOTH else None for decision in decisions]
+        rows = [i for i, _ in wanted]
+        words = self.memory.grounds(
+            [questions[i] for i in rows], queries[rows], [recall for _, recall in wanted], self.n_read_of_claim
+        )
+        found = dict(zip(rows, words, strict=True))
+        return [found.get(i, ()) if decision.route is Route.BOTH else None for i, decision in enumerate(decisions)]
 
     def _reading(
         self, question: Question, hits: Sequence[Hit], grounds: tuple[tuple[Passage, float], ...] | None

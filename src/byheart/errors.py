@@ -19,6 +19,7 @@
     │   └── ReaderProtocolError    it answered with something else than promised
     ├── KernelError                the memory's network or its weights are wrong
     ├── MissingExtraError          an optional package is not installed
+    ├── TrainingError              training went wrong and was stopped
     └── EvaluationError            a suite or its data cannot be run
 
 Every message says what was wrong, the value seen, and what to do next.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from byheart.memory.answers import AnswerCodec
 
 USES_PER_WRITE = 256
+FACTS_PER_PASSAGE = 5  # facts looked at for every passage read beside them: many rest on the same words
 _Networks = tuple[Path | None, tuple[float, float, float] | None]  # the kernel's file, and a calibration of its own
 MEMORY_CALIBRATION = "memory_calibration"  # the parameter that joint training writes
 
@@ -174,10 +175,31 @@ class Facts:
             for found in self.slots.recall(questions, pooled)
         ]
 
-    def grounds(self, recalls: Sequence[Recall], n: int) -> list[tuple[tuple[Passage, float], ...]]:
-        """Return per recall the words its facts rest on, with their cosines, inside an open transaction."""
+    def grounds(
+        self, questions: Sequence[Question], queries: Floats, recalls: Sequence[Recall], n: int
+    ) -> list[tuple[tuple[Passage, float], ...]]:
+        """Return the words that facts rest on, inside an open transaction: what is recalled first, then what is near.
+
+        Args:
+            questions: What is asked.
+            queries: Their vectors by the knowledge base's encoder. Shape `batch width`.
+            recalls: What memory says to them.
+            n: Passages at most, per question.
+
+        Returns:
+            Per question passages, each with its fact's cosine.
+        """
+        if not questions:
+            return []
         documents = Documents(self._database.connection)
-        return [grounds(recall, self.ledger.fact, documents, n) for recall in recalls]
+        pooled = queries if self._own_encoder is self._encoder() else self.encode([q.text for q in questions])
+        near = self.slots.nearest(questions, pooled, n * FACTS_PER_PASSAGE)
+        return [
+            grounds(
+                recall, list(self.ledger.by_numbers([number for number, _ in of_one]).items()), of_one, documents, n
+            )
+            for recall, of_one in zip(recalls, near, strict=True)
+        ]
 
     def words(self, facts: Sequence[Fact]) -> list[Passage | None]:
         """Return the words each fact rests on, None where there are none, inside an open transaction."""

@@ -259,7 +259,9 @@ class FakeMemory:
         """
         return [self._recall(question) for question in questions]
 
-    def grounds(self, recalls: Sequence[Recall], n: int) -> list[tuple[tuple[Passage, float], ...]]:
+    def grounds(
+        self, questions: Sequence[Question], queries: Floats, recalls: Sequence[Recall], n: int
+    ) -> list[tuple[tuple[Passage, float], ...]]:
         """Return what recalled facts are cited with, as passages."""
         return [
             tuple(

@@ -5,31 +5,39 @@ Owns which words stand for a fact. Part of the composition root; `facts` is its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from byheart.store.documents import Documents
 from byheart.types import Fact, Passage, Recall
 
 
 def grounds(
-    recall: Recall, fact_of: Callable[[str], Fact], documents: Documents, n: int
+    recall: Recall,
+    held: Sequence[tuple[int, Fact]],
+    near: Sequence[tuple[int, float]],
+    documents: Documents,
+    n: int,
 ) -> tuple[tuple[Passage, float], ...]:
-    """Return the words that a recall's facts rest on, the most probable fact first, each text once.
+    """Return the words that facts rest on, each text once.
+
+    The fact that is likelier than *not known* comes first; then those that are about something near, the nearest first.
 
     Args:
         recall: What memory says.
-        fact_of: Gives a fact by its id.
+        held: Facts by number.
+        near: Numbers and cosines of the nearest facts, falling.
         documents: The corpus, in the same transaction.
         n: Passages at most.
 
     Returns:
         Passages, each with the cosine of its fact; none where the facts have neither place nor evidence.
     """
-    found: dict[str, tuple[Passage, float]] = {}
-    for share in recall.shares:
-        passage = words_of(fact_of(share.fact_id), documents)
-        if passage is not None and len(found) < n:
-            found.setdefault(passage.text, (passage, share.cosine))
+    facts, found = dict(held), dict[str, tuple[Passage, float]]()
+    known = recall.fact.id if recall.fact is not None and recall.probability > recall.not_known else None
+    for number, cosine in sorted(near, key=lambda one: facts[one[0]].id != known):
+        passage = words_of(facts[number], documents) if len(found) < n else None
+        if passage is not None:
+            found.setdefault(passage.text, (passage, cosine))
     return tuple(found.values())
 
 

@@ -146,8 +146,10 @@ class Memory(Protocol):
     def recall_held(self, questions: Sequence[Question], queries: Floats) -> list[Recall]:
         """Return one recall per question, with citations. `queries` has shape `batch width`."""
 
-    def grounds(self, recalls: Sequence[Recall], n: int) -> list[tuple[tuple[Passage, float], ...]]:
-        """Return per recall up to `n` passages that its facts rest on, the most probable first, with their cosines."""
+    def grounds(
+        self, questions: Sequence[Question], queries: Floats, recalls: Sequence[Recall], n: int
+    ) -> list[tuple[tuple[Passage, float], ...]]:
+        """Return per question up to `n` passages that facts rest on, what is recalled first, with cosines."""
 
 
 class Router(Protocol):

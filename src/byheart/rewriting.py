@@ -6,6 +6,7 @@ facts' texts. Part of the composition root.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -63,12 +64,7 @@ def rewrite(
             )
         numbers = {fact.id: memory.ledger.number(fact.id) for fact in facts}
         memory.begin_anew()
-        # What was measured with other networks promises nothing of these.
-        connection.execute("DELETE FROM parameters WHERE name IN ('gate', 'gate_calibration', 'memory_calibration')")
-        if weights is None:
-            connection.execute("DELETE FROM parameters WHERE name = ?", (WEIGHTS,))
-        else:
-            connection.execute("INSERT OR REPLACE INTO parameters VALUES (?, ?)", (WEIGHTS, weights))
+        _name_networks(connection, weights)
         refused = {numbers[fact_id]: reason for fact_id, reason in too_long.items()}
         n_refined = 0
         for done, batch in enumerate(_batches(ready), start=1):
@@ -85,6 +81,14 @@ def rewrite(
         refined=n_refined,
         epoch=database.epoch,
     )
+
+
+def _name_networks(connection: sqlite3.Connection, weights: str | None) -> None:
+    """Put down which kernel holds from now on; what was measured with another promises nothing of it."""
+    connection.execute("DELETE FROM parameters WHERE name IN ('gate', 'gate_calibration', 'memory_calibration')")
+    connection.execute("DELETE FROM parameters WHERE name = ?", (WEIGHTS,))
+    if weights is not None:
+        connection.execute("INSERT INTO parameters VALUES (?, ?)", (WEIGHTS, weights))
 
 
 def _too_long(facts: Sequence[Fact], memory: SlotMemory) -> dict[str, str]:

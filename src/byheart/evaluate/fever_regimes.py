@@ -21,7 +21,7 @@ from byheart.evaluate.session import Session
 from byheart.evaluate.spares import Spares
 from byheart.types import Document, Kind, NewFact, Question
 
-GONE = 0.9  # share of the pages that go: chosen on calibration claims, so that always retrieving falls to .72
+GONE = 1.0  # share of the titled pages that go: on calibration claims always retrieving falls to .73, no lower
 TRAINED_ON = 1_200  # claims of the memory half that joint training reads
 REGIMES = {"full corpus": 0.0, "incomplete corpus": GONE}
 SOURCE = "FEVER"  # who said so; no page has this name

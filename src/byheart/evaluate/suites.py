@@ -47,6 +47,7 @@ SUITES: Mapping[str, Suite] = {
     "fever": Suite(fever.corpus, _alone(fever.measure)),
     "fever_memory": Suite(fever.corpus, fever_regimes.measure),
     "traffic": Suite(nq.corpus, traffic.measure),
+    "traffic_noisy": Suite(nq.corpus, traffic.measure_noisy),
     "support": Suite(support.corpus, _alone(support.measure)),
     "near_miss": Suite(near_miss.corpus, near_miss.measure),
     "capacity": Suite(capacity.corpus, capacity.measure),

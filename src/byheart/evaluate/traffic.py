@@ -30,8 +30,16 @@ NOISY = 0.5  # share of the reported questions for which a passage with a wrong 
 Pools = Mapping[str, Sequence[Request]]
 
 
+def measure_noisy(session: Session, spares: Spares) -> list[Figure]:
+    """Return the figures of the stream over a corpus to which passages with a wrong answer were added."""
+    with spares.copied(session, "noisy") as copied:
+        copied.base.learn(facts(session.data), session.progress)
+        copied.base.add_documents(noise(session.data, session.seed), "noise", session.progress)
+        return compare(copied, "stream, noisy corpus", streams(session.data, session.seed, session.limit))
+
+
 def measure(session: Session, spares: Spares) -> list[Figure]:
-    """Return the figures of the stream over the clean corpus, and over one with wrong passages.
+    """Return the figures of the stream over the clean corpus.
 
     Args:
         session: The run; its knowledge base has the NQ corpus and no fact.
@@ -42,13 +50,9 @@ def measure(session: Session, spares: Spares) -> list[Figure]:
     """
     held, given = facts(session.data), streams(session.data, session.seed, session.limit)
     figures = []
-    with spares.copied(session, "memory") as memory:
-        memory.base.learn(held, session.progress)
-        with spares.copied(memory, "clean") as copied:
-            figures += compare(copied, "stream", given)
-        with spares.copied(memory, "noisy") as copied:
-            copied.base.add_documents(noise(session.data, session.seed), "noise", session.progress)
-            figures += compare(copied, "stream, noisy corpus", given)
+    with spares.copied(session, "clean") as copied:
+        copied.base.learn(held, session.progress)
+        figures += compare(copied, "stream", given)
     with spares.copied(session, "facts-in-corpus") as copied:
         documents = [Document(f"fact/{fact.id}", "", f"{fact.question} {fact.answer}") for fact in held]
         copied.base.add_documents(documents, "facts", session.progress)

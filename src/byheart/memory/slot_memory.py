@@ -152,6 +152,19 @@ class SlotMemory:
             recalls.append(Recall(question, answer, best, read.shares.not_known, listed, fact, (), steps))
         return recalls
 
+    def nearest(self, questions: Sequence[Question], pooled: Floats, n: int) -> list[list[tuple[int, float]]]:
+        """Return per question up to `n` facts of its kind with their cosines, nearest first; nothing is judged."""
+        found = []
+        for question, of_one in zip(
+            questions, self.slots.search(self.reader.keys(pooled), n * SLOTS_PER_FACT), strict=True
+        ):
+            facts: dict[int, float] = {}
+            for one in of_one:
+                if one.kind is question.kind and one.cosine >= self.config.least_cosine:
+                    facts.setdefault(one.fact, one.cosine)
+            found.append(list(facts.items())[:n])
+        return found
+
     def memorise(self, facts: Sequence[Learned]) -> ReadBack:
         """Write facts' slots, read them back, correct those that fail, and erase those that still fail.
 
