@@ -184,42 +184,26 @@ def test_a_forced_memory_route_abstains_where_memory_has_nothing() -> None:
 
 
 class DoubtingMemory(FakeMemory):
-    """Holds *not known* for likelier than the fact it recalls; remembers what words it was asked for."""
-
-    def __init__(self, facts: Sequence[Fact], words: Sequence[tuple[Passage, float]]) -> None:
-        super().__init__(facts)
-        self.words, self.wanted = tuple(words), list[int]()
+    """Holds *not known* for likelier than the fact it recalls."""
 
     def recall_held(self, questions: Sequence[Question], queries: Floats) -> list[Recall]:
         found = super().recall_held(questions, queries)
         return [replace(one, probability=0.3, not_known=0.7) if one.fact is not None else one for one in found]
 
-    def grounds(self, recalls: Sequence[Recall], n: int) -> list[tuple[tuple[Passage, float], ...]]:
-        self.wanted += [n] * len(recalls)
-        return [self.words[:n] if recall.fact is not None else () for recall in recalls]
 
-
-def doubting(answer: str, text: str) -> tuple[Answer, DoubtingMemory]:
-    """Ask both ways what memory doubts, with one text to read beside its fact."""
-    memory = DoubtingMemory(
-        [replace(FACT, answer=answer)], [(Passage("f1:0-9", "note", "", (), text, 0, len(text)), 1)]
-    )
+def doubting(text: str) -> Answer:
+    """Ask both ways what memory doubts, with words to read beside its fact that are in no document."""
+    words = Citation("f1:0-9", PASSAGES[1].page, "", 0, len(text), text)
+    memory = DoubtingMemory([replace(FACT, answer="7 metres")], [words])
     whole = replace(engine(FakeReader()), memory=memory, router=FakeRouter())
-    return whole.answer_many(asked("How deep is Lake Orm?"), [Route.BOTH])[0], memory
-
-
-def test_both_reads_the_words_that_facts_rest_on_wherever_they_are_kept() -> None:
-    answer, memory = doubting("7 metres", "Lake Orm is 9 metres deep.")  # in no document: the ledger's evidence
-    assert (answer.text, answer.route, answer.used, answer.hits) == (
-        "Lake Orm is 9 metres deep.", Route.BOTH, ("f1:0-9",), (),
-    )  # fmt: skip
-    assert memory.wanted == [1]
+    return whole.answer_many(asked("How deep is Lake Orm?"), [Route.BOTH])[0]
 
 
 def test_a_recall_less_probable_than_not_known_neither_answers_nor_disagrees() -> None:
-    read, _ = doubting("7 metres", "Lake Orm is 9 metres deep.")
+    read = doubting("Lake Orm is 9 metres deep.")
+    assert (read.text, read.route, read.used, read.hits) == ("Lake Orm is 9 metres deep.", Route.BOTH, ("f1:0-9",), ())
     assert (read.disagreement, read.fact_id) == (None, None)
-    silent, _ = doubting("7 metres", "Xyzzy.")
+    silent = doubting("Xyzzy.")
     assert (silent.text, silent.route, silent.disagreement) == (None, Route.ABSTAIN, None)
 
 

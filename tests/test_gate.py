@@ -89,7 +89,7 @@ def test_a_fitted_gate_is_calibrated_where_the_default_is_not() -> None:
         chances = gate.probabilities(held)[Route.MEMORY]
         bins = np.minimum((chances * 15).astype(int), 14)
         labels = np.array(truth[Route.MEMORY], float)
-        return sum(abs(chances[bins == b].sum() - labels[bins == b].sum()) for b in range(15)) / len(held)
+        return float(sum(abs(chances[bins == b].sum() - labels[bins == b].sum()) for b in range(15)) / len(held))
 
     assert error(Gate.fit(found, right)) < 0.03
     assert error(Gate.fit(found, right)) < error(Gate.default())
