@@ -144,9 +144,11 @@ def cache_routes(
         The threshold with the most right answers, the lowest among equals; below it, everything is retrieved.
     """
     order = np.argsort(-np.asarray(cosines), kind="stable")
+    ordered = np.asarray(cosines, float)[order]
     gain = np.cumsum(np.asarray(right, float)[order] - np.asarray(standard, float)[order])
+    gain[:-1][ordered[:-1] == ordered[1:]] = -np.inf  # equal cosines are answered together
     best = int(len(gain) - 1 - np.argmax(gain[::-1])) if len(gain) and gain.max() > 0 else -1
-    threshold = float(np.asarray(cosines)[order][best]) if best >= 0 else 2.0
+    threshold = float(ordered[best]) if best >= 0 else 2.0
     return threshold, [Route.MEMORY if cosine >= threshold else Route.RETRIEVAL for cosine in asked]
 
 
