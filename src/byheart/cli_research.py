@@ -24,6 +24,8 @@ SUITES = (
     "write_rate",
     "fever_memory",
     "traffic",
+    "traffic_noisy",
+    "frequency",
 )  # as in evaluate.suites
 
 

@@ -11,7 +11,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from byheart.errors import EvaluationError
-from byheart.evaluate import bases, capacity, fever, fever_regimes, near_miss, nq, support, traffic, write_rate
+from byheart.evaluate import (
+    bases,
+    capacity,
+    fever,
+    fever_regimes,
+    frequency,
+    near_miss,
+    nq,
+    support,
+    traffic,
+    write_rate,
+)
 from byheart.evaluate.bases import Corpus, OpenBase, open_base
 from byheart.evaluate.figures import Figure
 from byheart.evaluate.rows import Origin, Row, merge, origin, table
@@ -47,6 +58,7 @@ SUITES: Mapping[str, Suite] = {
     "fever": Suite(fever.corpus, _alone(fever.measure)),
     "fever_memory": Suite(fever.corpus, fever_regimes.measure),
     "traffic": Suite(nq.corpus, traffic.measure),
+    "frequency": Suite(frequency.corpus, frequency.measure),
     "traffic_noisy": Suite(nq.corpus, traffic.measure_noisy),
     "support": Suite(support.corpus, _alone(support.measure)),
     "near_miss": Suite(near_miss.corpus, near_miss.measure),
