@@ -10,10 +10,11 @@ to one is wrong, one from documents is not counted.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from byheart.corpus.datasets import AskedOtherwise, nq_gold, nq_without_gold, question_pairs
+from byheart.corpus.datasets import AskedOtherwise, GoldQuestion, nq_gold, nq_without_gold, question_pairs
 from byheart.corpus.splits import is_nq_training, is_pair_held_out, share
 from byheart.evaluate import routing
 from byheart.evaluate.comparison import Compared, compare
@@ -124,11 +125,17 @@ def noise(data: Path, seed: int) -> list[Document]:
     rows = [row for row in nq_gold(data) if not is_nq_training(row.id, data)]
     made = []
     for row in rows:
-        answer = next((text for text in row.answers if text in row.text), None)
-        other = rng.choice(rows).answers[0]
-        if answer is not None and other not in row.answers and share(f"noise/{row.id}") < NOISY:
-            made.append(Document(f"noise/{row.id}", row.title, row.text.replace(answer, other)))
+        text = _answered_by(row, rng.choice(rows).answers[0])
+        is_wrong = text != row.text and not any(right.casefold() in text.casefold() for right in row.answers)
+        if is_wrong and share(f"noise/{row.id}") < NOISY:
+            made.append(Document(f"noise/{row.id}", row.title, text))
     return made
+
+
+def _answered_by(row: GoldQuestion, other: str) -> str:
+    """Return the gold passage with another answer in all places of each of the right ones."""
+    right = "|".join(map(re.escape, sorted(row.answers, key=len, reverse=True)))
+    return re.sub(rf"(?<!\w)(?:{right})(?!\w)", lambda _: other, row.text, flags=re.IGNORECASE)
 
 
 def _answers(row: AskedOtherwise) -> tuple[str, ...]:
