@@ -1,4 +1,4 @@
-"""What joint training is offered: the numbers of memory, of its words and of retrieval, the own fact seen and hidden."""
+"""What joint training is offered: numbers of memory, of its words and of retrieval, the own fact seen and hidden."""
 
 from __future__ import annotations
 
