@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from byheart.config import Config
-from byheart.decisions import Decision, Wishes
+from byheart.decisions import Decision, Evidence, Wishes
 from byheart.engine import Engine
 from byheart.errors import ConfigError
 from byheart.facts import MEMORY_CALIBRATION, Facts
@@ -84,14 +84,35 @@ class Asking:
             for i, question in enumerate(questions)
         ]
 
-    def decide_many(self, questions: Sequence[Question], wishes: Wishes) -> list[Decision]:
-        """Return which way each question would go; nothing is retrieved or read."""
+    def decide_many(
+        self, questions: Sequence[Question], wishes: Sequence[Wishes]
+    ) -> list[list[Decision] | ConfigError]:
+        """Return which way each question would go under each of several wishes; nothing is retrieved or read.
+
+        Args:
+            questions: Questions and claims.
+            wishes: Risks and budgets.
+
+        Returns:
+            Per wish one decision per question, or the error that says why it cannot be kept.
+        """
         if not self.facts.is_used():
-            return [Decision(Route.RETRIEVAL, ())] * len(questions)
+            return [[Decision(Route.RETRIEVAL, ())] * len(questions) for _ in wishes]
         queries = self.encoder().encode_queries([question.text for question in questions])
         with self.database.read() as connection:
-            router = GateRouter(connection, wishes)
-            return router.route(questions, self.facts.recall_held(questions, queries))
+            router = GateRouter(connection, Wishes())
+            evidence: list[Evidence] = []
+            for first in range(0, len(questions), BATCH):
+                part = questions[first : first + BATCH]
+                recalls = self.facts.recall_held(part, queries[first : first + BATCH])
+                evidence += router.evidence(part, recalls)
+            found: list[list[Decision] | ConfigError] = []
+            for wish in wishes:
+                try:
+                    found.append(GateRouter(connection, wish).decide(evidence))
+                except ConfigError as error:
+                    found.append(error)
+        return found
 
     def offers(self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress) -> list[Offer]:
         """Return what each route offers questions whose answers are known: what joint training learns from."""

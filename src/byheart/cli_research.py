@@ -23,6 +23,7 @@ SUITES = (
     "capacity",
     "write_rate",
     "fever_memory",
+    "fever_incomplete",
     "traffic",
     "traffic_noisy",
     "frequency",

@@ -190,8 +190,10 @@ class KnowledgeBase:
         routes = None if route is None else [route] * len(questions)
         return self.asking.answer_many(questions, wishes or Wishes(), routes)
 
-    def decide_many(self, questions: Sequence[Question], wishes: Wishes) -> list[Decision]:
-        """Return which way each question would go; nothing is retrieved or read."""
+    def decide_many(
+        self, questions: Sequence[Question], wishes: Sequence[Wishes]
+    ) -> list[list[Decision] | ConfigError]:
+        """Return which way questions would go under each wish, or why it cannot be kept; nothing is retrieved."""
         return self.asking.decide_many(questions, wishes)
 
     def calibrate(

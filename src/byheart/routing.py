@@ -62,7 +62,11 @@ class GateRouter:
 
     def route(self, questions: Sequence[Question], recalls: Sequence[Recall]) -> list[Decision]:
         """Return one decision per question, from what memory says and from the question's terms."""
-        return self.gate.decide(self.evidence(questions, recalls), self.bound, self.price)
+        return self.decide(self.evidence(questions, recalls))
+
+    def decide(self, evidence: Sequence[Evidence]) -> list[Decision]:
+        """Return one decision per question, from evidence alone."""
+        return self.gate.decide(evidence, self.bound, self.price)
 
     def evidence(self, questions: Sequence[Question], recalls: Sequence[Recall]) -> list[Evidence]:
         """Return the evidence of each question."""

@@ -14,7 +14,7 @@ from typing import Protocol
 from byheart import config as settings
 from byheart.config import Config
 from byheart.decisions import Decision, Route, Wishes
-from byheart.errors import EvaluationError
+from byheart.errors import ConfigError, EvaluationError
 from byheart.interfaces import Encoder
 from byheart.reports import AddReport, Calibrated, Capacity, LearnReport, Progress, RemoveReport, no_progress
 from byheart.types import Answer, Document, Fact, Hit, NewFact, Question, Recall
@@ -56,8 +56,10 @@ class Base(Protocol):
     ) -> list[Answer]:
         """Return one answer per question."""
 
-    def decide_many(self, questions: Sequence[Question], wishes: Wishes) -> list[Decision]:
-        """Return which way each question would go."""
+    def decide_many(
+        self, questions: Sequence[Question], wishes: Sequence[Wishes]
+    ) -> list[list[Decision] | ConfigError]:
+        """Return which way questions would go under each wish, or why it cannot be kept."""
 
     def calibrate(
         self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress = no_progress

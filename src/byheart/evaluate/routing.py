@@ -105,9 +105,17 @@ def told(session: Session, name: str, requests: Sequence[Request], routes: Seque
     return Told(requests, {r: ask(session, f"{name}-{r.value}", tasks, route=r) for r in routes})
 
 
-def decided(session: Session, requests: Sequence[Request], wishes: Wishes | None = None) -> list[Decision]:
-    """Return the gate's decisions."""
-    return session.base.decide_many([request.question for request in requests], wishes or Wishes())
+def decided(session: Session, requests: Sequence[Request]) -> list[Decision]:
+    """Return the gate's decisions; ConfigError never, as nothing is wished for."""
+    return _kept(session, requests, [Wishes()])[0][1]
+
+
+def _kept(
+    session: Session, requests: Sequence[Request], wishes: Sequence[Wishes]
+) -> list[tuple[Wishes, list[Decision]]]:
+    """Return the gate's decisions under those of the wishes that can be kept."""
+    found = session.base.decide_many([request.question for request in requests], wishes)
+    return [(wish, held) for wish, held in zip(wishes, found, strict=True) if not isinstance(held, ConfigError)]
 
 
 def systems(found: Told, decisions: Mapping[str, Sequence[Decision]]) -> list[System]:
@@ -220,8 +228,8 @@ def kind_figures(session: Session, split: str, requests: Sequence[Request], syst
 def budget_figures(session: Session, split: str, found: Told, name: str) -> list[Figure]:
     """Return accuracy and retrievals at each budget: the curve of one gate."""
     figures = []
-    for budget in BUDGETS:
-        routes = [d.route for d in decided(session, found.requests, Wishes(budget=budget))]
+    for wish, decisions in _kept(session, found.requests, [Wishes(budget=budget) for budget in BUDGETS]):
+        budget, routes = wish.budget or 0.0, [decision.route for decision in decisions]
         marks = _marks(found.requests, System(name, routes, found.chosen(routes)))
         subject = Subject(session, split, name)
         figures += subject.means({f"accuracy@budget{budget:g}": marks.right})
@@ -233,11 +241,8 @@ def risk_figures(session: Session, split: str, found: Told, name: str) -> list[F
     """Return the risk observed at each risk asked for, exact binomial; a risk that cannot be promised is left out."""
     figures = []
     right = found.right(Route.MEMORY)
-    for risk in RISKS:
-        try:
-            decisions = decided(session, found.requests, Wishes(risk=risk))
-        except ConfigError:
-            continue
+    for wish, decisions in _kept(session, found.requests, [Wishes(risk) for risk in RISKS]):
+        risk = wish.risk
         places = [i for i, decision in enumerate(decisions) if decision.route is Route.MEMORY]
         subject = Subject(session, split, name)
         flags = [float(decision.route is Route.MEMORY) for decision in decisions]

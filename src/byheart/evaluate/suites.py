@@ -56,7 +56,8 @@ def _alone(measure: Callable[[Session], list[Figure]]) -> Callable[[Session, Spa
 SUITES: Mapping[str, Suite] = {
     "nq": Suite(nq.corpus, _alone(nq.measure)),
     "fever": Suite(fever.corpus, _alone(fever.measure)),
-    "fever_memory": Suite(fever.corpus, fever_regimes.measure),
+    "fever_memory": Suite(fever.corpus, fever_regimes.measure_full),
+    "fever_incomplete": Suite(fever.corpus, fever_regimes.measure_incomplete),
     "traffic": Suite(nq.corpus, traffic.measure),
     "frequency": Suite(frequency.corpus, frequency.measure),
     "traffic_noisy": Suite(nq.corpus, traffic.measure_noisy),
