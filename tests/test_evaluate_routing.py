@@ -73,7 +73,18 @@ class Base:
     def __init__(self, gains: Sequence[float] = (), chance: float = 0.5) -> None:
         self.gains, self.chance = gains, chance
 
-    def decide_many(self, questions: Sequence[Question], wishes: Wishes) -> list[Decision]:
+    def decide_many(
+        self, questions: Sequence[Question], wishes: Sequence[Wishes]
+    ) -> list[list[Decision] | ConfigError]:
+        found: list[list[Decision] | ConfigError] = []
+        for wish in wishes:
+            try:
+                found.append(self._decide(wish))
+            except ConfigError as error:
+                found.append(error)
+        return found
+
+    def _decide(self, wishes: Wishes) -> list[Decision]:
         if wishes.risk is not None and wishes.risk < 0.05:
             raise ConfigError("too few calibration questions")
         bound = None if wishes.risk is None else RiskBound(wishes.risk, 0.05, 100, 0, 0.03, 0.9)
@@ -205,7 +216,7 @@ def test_a_risk_that_cannot_be_promised_is_left_out_and_the_others_are_observed(
 
 
 def test_calibration_is_reported_per_route_of_what_was_answered() -> None:
-    decisions = Base([0.0] * 5, chance=0.95).decide_many([], Wishes())
+    decisions = Base([0.0] * 5, chance=0.95)._decide(Wishes())
     found = reliability_figures(session(), "s", TOLD, decisions)
     assert figures(found, "route-memory")["reliability@0.95"] == pytest.approx(1 / 3)
     assert figures(found, "route-retrieval")["reliability@0.95"] == pytest.approx(2 / 4)

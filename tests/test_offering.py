@@ -12,7 +12,7 @@ import pytest
 
 from byheart.config import TrainConfig
 from byheart.decisions import Route, Wishes
-from byheart.errors import FormatError, VectorIndexError
+from byheart.errors import ConfigError, FormatError, VectorIndexError
 from byheart.fakes import WIDTH, FakeEncoder, FakeReader
 from byheart.folder import init
 from byheart.gate.gate import Gate
@@ -120,7 +120,9 @@ def test_offers_are_the_same_alone_and_in_a_batch_and_progress_is_told(kb: Knowl
 
 def test_decisions_are_those_of_asking_and_nothing_is_read(kb: KnowledgeBase) -> None:
     questions = [Question(OPEN), Question("When does the ferry to Ostrel leave?")]
-    decisions = kb.asking.decide_many(questions, Wishes())
+    decisions, refused = kb.asking.decide_many(questions, [Wishes(), Wishes(risk=0.01)])
+    assert isinstance(decisions, list)
+    assert isinstance(refused, ConfigError)
     answers = kb.ask_many(questions)
     assert [decision.route for decision in decisions] == [Route.MEMORY, Route.RETRIEVAL]
     assert [a.decision.chances for a in answers if a.decision] == [decision.chances for decision in decisions]
