@@ -178,7 +178,9 @@ def routed_figures(session: Session, split: str, requests: Sequence[Request], fo
     for system in found:
         subject, marks = Subject(session, split, system.name), _marks(requests, system)
         figures += subject.means({"accuracy": marks.right, "coverage": marks.answered})
-        figures.append(subject.figure("answer_precision", "share", ratio(marks.right, marks.counted, session.rng())))
+        if any(marks.counted):  # of a system that answers nothing there is no precision
+            precision = ratio(marks.right, marks.counted, session.rng())
+            figures.append(subject.figure("answer_precision", "share", precision))
         figures += subject.means({"false_memory_answers": marks.false_memory})
         figures += subject.means({"retrieval_calls": marks.calls, "reader_calls": marks.reads}, "per question")
         if system is not standard:
