@@ -212,3 +212,25 @@ def test_a_smaller_budget_never_retrieves_more(shares: list[float], smaller: flo
     calls = [sum(gain > price for gain in gained) for price in prices]
     assert calls[0] <= calls[1]
     assert calls[0] <= min(smaller, larger) * len(shares) + 1e-9
+
+
+def test_what_training_learned_is_kept_only_where_it_tells_more_than_a_fit_anew() -> None:
+    rng = np.random.default_rng(3)
+    cosines = rng.uniform(0, 1, 400)
+    found = [Evidence(0.5, 0.5, 0.0, float(cosine), 1, True, 0.5, 4) for cosine in cosines]
+    right = {Route.MEMORY: [bool(rng.random() < cosine) for cosine in cosines]}
+    place = NAMES.index("cosine")
+    flat = (0.0,) * (len(NAMES) + 1)
+    good, bad = ((*flat[:place], slope, *flat[place + 1 :]) for slope in (5.0, 0.0))
+    noisy = (*bad[:-2], 9.0, 0.0)  # of a column that says nothing here
+
+    def trained(weights: tuple[float, ...]) -> Gate:
+        return Gate({**Gate.default().weights, Route.MEMORY: weights}, price=0.3, is_trained=True)
+
+    kept, thrown = trained(good).calibrated(found, right), trained(noisy).calibrated(found, right)
+    assert (kept.is_trained, kept.price, kept.n) == (True, 0.3, 400)
+    assert kept.weights == trained(good).scaled(found, right).weights
+    assert (thrown.is_trained, thrown.price) == (False, 0.3)
+    assert thrown.weights == Gate.fit(found, right).weights
+    assert thrown.loss(found, right) < trained(noisy).scaled(found, right).loss(found, right)
+    assert Gate.default().calibrated(found, right) == Gate.fit(found, right)

@@ -7,7 +7,6 @@ import math
 import sqlite3
 from collections import Counter
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -296,17 +295,15 @@ def test_an_untrained_adapter_changes_no_bit_and_a_trained_one_keeps_unit_length
     np.testing.assert_allclose(np.linalg.norm(changed, axis=1), 1, rtol=1e-6)
 
 
-def test_an_adapter_comes_back_from_its_file_and_other_files_are_refused(tmp_path: Path) -> None:
+def test_an_adapter_comes_back_from_its_text_and_other_texts_are_refused() -> None:
     adapter = dataclasses.replace(QueryAdapter.identity(WIDTH, 3, seed=0), up=np.ones((3, WIDTH), np.float32))
-    adapter.save(tmp_path / "a.safetensors")
-    loaded = QueryAdapter.load(tmp_path / "a.safetensors", WIDTH)
+    loaded = QueryAdapter.from_json(adapter.to_json(), WIDTH)
     assert (loaded.down.tobytes(), loaded.up.tobytes()) == (adapter.down.tobytes(), adapter.up.tobytes())
     with pytest.raises(FormatError, match="length 8, the encoder gives 9"):
-        QueryAdapter.load(tmp_path / "a.safetensors", WIDTH + 1)
-    (tmp_path / "b.safetensors").write_bytes(b"not tensors")
-    for name in ("b.safetensors", "missing.safetensors"):
-        with pytest.raises(FormatError, match=name):
-            QueryAdapter.load(tmp_path / name, WIDTH)
+        QueryAdapter.from_json(adapter.to_json(), WIDTH + 1)
+    for text in ("not JSON", "{}", adapter.to_json().replace('"rank": 3', '"rank": 4')):
+        with pytest.raises(FormatError, match="cannot be read"):
+            QueryAdapter.from_json(text, WIDTH)
     with pytest.raises(VectorIndexError, match="NaN"):
         QueryAdapter(adapter.down * np.float32(np.nan), adapter.up)
     with pytest.raises(VectorIndexError, match="must be"):

@@ -223,7 +223,7 @@ class Asking:
         with self.database.read() as connection:
             recalls = self.facts.recall_held(questions, queries)  # not `recall`: what is measured is no use
             found, held = GateRouter(connection, Wishes()).evidence(questions, recalls), read_gate(connection)
-        gate = held.scaled(found, right) if held.is_trained else Gate.fit(found, right)
+        gate = held.calibrated(found, right)
         with self.database.write() as connection:
             write_gate(connection, gate, found, right[Route.MEMORY])
         shares = {route.value: sum(marks) / len(questions) for route, marks in right.items()}

@@ -89,6 +89,37 @@ class Gate:
             weights[route] = (*(float(weight) for weight in held[:-1] * scale), float(held[-1] * scale + shift))
         return replace(self, weights=weights, n=len(found))
 
+    def calibrated(self, found: Sequence[Evidence], right: Mapping[Route, Sequence[bool]]) -> Gate:
+        """Return the gate to use after calibration: one fitted anew, or this one scaled where that tells more.
+
+        What joint training learned is kept only where it beats the parts alone on questions it was not scaled on: each
+        half of the questions is judged by both as fitted on the other half.
+
+        Args:
+            found: Evidence of held-out questions.
+            right: Per route, whether its answer was right.
+
+        Returns:
+            The gate, fitted on all questions.
+        """
+        if not self.is_trained:
+            return Gate.fit(found, right)
+        scaled = anew = 0.0
+        for side in (0, 1):
+            one, other = _half(found, right, side), _half(found, right, 1 - side)
+            scaled += self.scaled(*one).loss(*other)
+            anew += Gate.fit(*one).loss(*other)
+        return self.scaled(found, right) if scaled <= anew else replace(Gate.fit(found, right), price=self.price)
+
+    def loss(self, found: Sequence[Evidence], right: Mapping[Route, Sequence[bool]]) -> float:
+        """Return how badly the chances tell what was right: mean cross-entropy over routes, in nats."""
+        chances = self.probabilities(found)
+        terms = [
+            -np.log(np.where(np.asarray(values, bool), chances[route], 1 - chances[route]).clip(1e-12))
+            for route, values in right.items()
+        ]
+        return float(np.mean(terms))
+
     @classmethod
     def from_json(cls, text: str) -> Gate:
         """Return a gate that `to_json` wrote; FormatError where it is another format."""
@@ -128,6 +159,12 @@ class Gate:
             _decision(one, [Chance(r, float(chances[r][i]), COSTS[r]) for r in ROUTES], bound, price)
             for i, one in enumerate(found)
         ]
+
+
+def _half(
+    found: Sequence[Evidence], right: Mapping[Route, Sequence[bool]], side: int
+) -> tuple[Sequence[Evidence], dict[Route, Sequence[bool]]]:
+    return found[side::2], {route: values[side::2] for route, values in right.items()}
 
 
 def gains(gate: Gate, found: Sequence[Evidence]) -> list[float]:

@@ -1,6 +1,6 @@
 """The query adapter: a learned low-rank change of the question's vector.
 
-Owns two small matrices, their application and their file. Knows no training and no index. Passage vectors stay as they
+Owns two small matrices, their application and their text. Knows no training and no index. Passage vectors stay as they
 are, so training it never forces re-indexing; until it is trained it changes no bit.
 Source: Houlsby et al. 2019, Parameter-Efficient Transfer Learning, section 2 (residual, identity at the start).
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -110,45 +109,6 @@ class QueryAdapter:
         if adapter.down.shape[0] != width:
             raise FormatError(
                 f"the query adapter is for vectors of length {adapter.down.shape[0]}, the encoder gives {width}; "
-                "train it again"
-            )
-        return adapter
-
-    def save(self, path: Path) -> None:
-        """Write the matrices as safetensors.
-
-        Args:
-            path: File to write.
-        """
-        from safetensors.numpy import save_file
-
-        save_file({"down": np.ascontiguousarray(self.down), "up": np.ascontiguousarray(self.up)}, path)
-
-    @classmethod
-    def load(cls, path: Path, width: int) -> QueryAdapter:
-        """Return the adapter in a file.
-
-        Args:
-            path: File that `save` wrote.
-            width: Length of the encoder's vectors.
-
-        Returns:
-            The adapter.
-
-        Raises:
-            FormatError: The file is no adapter, or one for another width.
-        """
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
-        try:
-            tensors = load_file(path)
-            adapter = cls(tensors["down"], tensors["up"])
-        except (OSError, SafetensorError, KeyError, VectorIndexError) as error:
-            raise FormatError(f"{path.name} is no query adapter: {error}; restore a snapshot") from error
-        if adapter.down.shape[0] != width:
-            raise FormatError(
-                f"{path.name} is for vectors of length {adapter.down.shape[0]}, the encoder gives {width}; "
                 "train it again"
             )
         return adapter
