@@ -114,12 +114,18 @@ class Asking:
                     found.append(error)
         return found
 
-    def offers(self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress) -> list[Offer]:
+    def offers(
+        self, questions: Sequence[Question], gold: Sequence[Sequence[str]], hide: Sequence[bool], progress: Progress
+    ) -> list[Offer]:
         """Return what each route offers questions whose answers are known: what joint training learns from."""
+        reader = self.config.reader
         with self.database.read() as connection:
-            router, n = GateRouter(connection, Wishes()), self.config.reader.passages
-            offering = Offering(self.facts, self.library, self.encoder, self.reader, router.evidence, n)
-            return offering.offers(questions, gold, progress)
+            router = GateRouter(connection, Wishes())
+            offering = Offering(
+                self.facts, self.library, self.encoder, self.reader, router.evidence,
+                reader.passages, reader.claim_passages,
+            )  # fmt: skip
+            return offering.offers(questions, gold, hide, progress)
 
     def dense_weight(self) -> float:
         """Return the share of the cosine in the fused score."""

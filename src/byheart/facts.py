@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -139,18 +139,25 @@ class Facts:
         self.count(recalls)
         return [replace(recall, seconds=(encoding, *recall.seconds)) for recall in recalls]
 
-    def recall_held(self, questions: Sequence[Question], queries: Floats) -> list[Recall]:
+    def recall_held(
+        self, questions: Sequence[Question], queries: Floats, hidden: Sequence[Collection[int]] | None = None
+    ) -> list[Recall]:
         """Return recalls inside an open transaction.
 
         Args:
             questions: Questions and claims.
             queries: Their vectors by the knowledge base's encoder. Shape `batch width`.
+            hidden: Per question, numbers of facts that are taken not to be there.
 
         Returns:
             Recalls in order.
         """
+        return self._recalled(questions, self._pooled(questions, queries), hidden)
+
+    def _pooled(self, questions: Sequence[Question], queries: Floats) -> Floats:
+        """Return the questions' vectors as the memory wants them, from those by the knowledge base's encoder."""
         is_shared = self._own_encoder is self._encoder()
-        return self._recalled(questions, queries if is_shared else self.encode([q.text for q in questions]))
+        return queries if is_shared else self.encode([question.text for question in questions])
 
     def is_used(self) -> bool:
         """Return whether there is a slot: without one no network needs to be loaded."""
@@ -168,15 +175,22 @@ class Facts:
             return str(error)
         return ""
 
-    def _recalled(self, questions: Sequence[Question], pooled: Floats) -> list[Recall]:
+    def _recalled(
+        self, questions: Sequence[Question], pooled: Floats, hidden: Sequence[Collection[int]] | None = None
+    ) -> list[Recall]:
         epoch, documents = self._database.epoch, Documents(self._database.connection)
         return [
             replace(found, citations=cited(found.fact, documents), epoch=epoch)
-            for found in self.slots.recall(questions, pooled)
+            for found in self.slots.recall(questions, pooled, hidden)
         ]
 
     def grounds(
-        self, questions: Sequence[Question], queries: Floats, recalls: Sequence[Recall], n: int
+        self,
+        questions: Sequence[Question],
+        queries: Floats,
+        recalls: Sequence[Recall],
+        n: int,
+        hidden: Sequence[Collection[int]] | None = None,
     ) -> list[tuple[tuple[Passage, float], ...]]:
         """Return the words that facts rest on, inside an open transaction: what is recalled first, then what is near.
 
@@ -185,6 +199,7 @@ class Facts:
             queries: Their vectors by the knowledge base's encoder. Shape `batch width`.
             recalls: What memory says to them.
             n: Passages at most, per question.
+            hidden: Per question, numbers of facts that are taken not to be there.
 
         Returns:
             Per question passages, each with its fact's cosine.
@@ -192,8 +207,8 @@ class Facts:
         if not questions:
             return []
         documents = Documents(self._database.connection)
-        pooled = queries if self._own_encoder is self._encoder() else self.encode([q.text for q in questions])
-        near = self.slots.nearest(questions, pooled, n * FACTS_PER_PASSAGE)
+        pooled = self._pooled(questions, queries)
+        near = self.slots.nearest(questions, pooled, n * FACTS_PER_PASSAGE, hidden)
         return [
             grounds(
                 recall, list(self.ledger.by_numbers([number for number, _ in of_one]).items()), of_one, documents, n

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,13 +31,12 @@ class Offer:
 
     Attributes:
         query: The question's vector. Shape `width`.
-        evidence: What the gate sees; with the question's own fact hidden, too, where memory holds it.
+        evidence: What the gate sees.
         scores: Log-odds of each candidate fact against *not known*, as calibrated now. Shape `candidates`.
         gaps: How much farther each lies than the nearest, in cosine. Shape `candidates`.
         is_right: Whether its answer is the right one. Shape `candidates`.
-        is_own: Whether it is the fact that this question is about: what leave-one-out hides. Shape `candidates`.
-        grounds: Natural-log likelihoods of the right answer beside each recalled fact's words. Shape `grounds`.
-        owners: Candidate that each of the grounds belongs to. Shape `grounds`.
+        grounds: Natural-log likelihoods of the right answer beside the words that route *both* reads. Shape `grounds`.
+        near: Cosines of the facts these are of. Shape `grounds`.
         passage_ids: Passages that retrieval offers.
         vectors: Their vectors. Shape `passages width`.
         lexical: Their share of the BM25 score the question could reach. Shape `passages`.
@@ -45,13 +44,12 @@ class Offer:
     """
 
     query: Floats
-    evidence: tuple[Evidence, Evidence]
+    evidence: Evidence
     scores: Floats
     gaps: Floats
     is_right: Floats
-    is_own: Floats
     grounds: Floats
-    owners: tuple[int, ...]
+    near: Floats
     passage_ids: tuple[str, ...]
     vectors: Floats
     lexical: Floats
@@ -69,6 +67,7 @@ class Offering:
         reader: Gives the reader.
         evidence: Gives the gate's evidence, inside an open transaction.
         n_passages: Passages read per question.
+        n_grounds: Passages of facts read per question.
     """
 
     facts: Facts
@@ -77,13 +76,17 @@ class Offering:
     reader: Callable[[], Reader]
     evidence: Callable[[Sequence[Question], Sequence[Recall]], list[Evidence]]
     n_passages: int
+    n_grounds: int
 
-    def offers(self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress) -> list[Offer]:
+    def offers(
+        self, questions: Sequence[Question], gold: Sequence[Sequence[str]], hide: Sequence[bool], progress: Progress
+    ) -> list[Offer]:
         """Return what the routes offer questions.
 
         Args:
             questions: Questions and claims.
             gold: Accepted answers of each, at least one.
+            hide: Whether memory is to answer each as if it had never learned the question's own fact: leave-one-out.
             progress: Told of every batch.
 
         Returns:
@@ -91,25 +94,24 @@ class Offering:
         """
         found: list[Offer] = []
         for first in range(0, len(questions), BATCH):
-            found += self._batch(questions[first : first + BATCH], gold[first : first + BATCH])
+            part = slice(first, first + BATCH)
+            found += self._batch(questions[part], gold[part], hide[part])
             progress(len(found), len(questions), "questions read for training")
         return found
 
-    def _batch(self, questions: Sequence[Question], gold: Sequence[Sequence[str]]) -> list[Offer]:
+    def _batch(self, questions: Sequence[Question], gold: Sequence[Sequence[str]], hide: Sequence[bool]) -> list[Offer]:
         queries = self.encoder().encode_queries([question.text for question in questions])
         with self.library.hold():
-            recalls = self.facts.recall_held(questions, queries)
+            recalls, hidden = self._recalled(questions, gold, queries, hide)
             held = [[self.facts.ledger.fact(share.fact_id) for share in recall.shares] for recall in recalls]
-            own = [_own(*row) for row in zip(questions, gold, held, strict=True)]
-            hidden = [_without(recall, flags, facts) for recall, flags, facts in zip(recalls, own, held, strict=True)]
-            evidence = list(zip(self.evidence(questions, recalls), self.evidence(questions, hidden), strict=True))
-            words = [self.facts.words(facts) for facts in held]
+            evidence = self.evidence(questions, recalls)
+            words = self.facts.grounds(questions, queries, recalls, self.n_grounds, hidden)
             hits = self.library.search(questions, queries, self.n_passages)
             passages = [self.library.passages([hit.passage_id for hit in of_one]) for of_one in hits]
             vectors = [self.library.index.fetch([hit.passage_id for hit in of_one]) for of_one in hits]
             most = [{c.passage_id: c.share for c in of_one} for of_one in self.library.candidates(questions, queries)]
         reads = self._likelihoods(questions, gold, passages)
-        grounded = self._likelihoods(questions, gold, [[p for p in of_one if p is not None] for of_one in words])
+        grounds = self._likelihoods(questions, gold, [[passage for passage, _ in of_one] for of_one in words])
         width = queries.shape[1]
         return [
             Offer(
@@ -118,15 +120,39 @@ class Offering:
                 scores=_floats(math.log((s.probability + _LEAST) / (recalls[i].not_known + _LEAST)) for s in shares),
                 gaps=_floats(max(s.cosine for s in shares) - share.cosine for share in shares),
                 is_right=_floats(_is_right(fact, gold[i]) for fact in held[i]),
-                is_own=_floats(own[i]),
-                grounds=grounded[i],
-                owners=tuple(place for place, passage in enumerate(words[i]) if passage is not None),
+                grounds=grounds[i],
+                near=_floats(cosine for _, cosine in words[i]),
                 passage_ids=tuple(hit.passage_id for hit in hits[i]),
                 vectors=np.stack([one.dense for one in vectors[i]]) if hits[i] else np.zeros((0, width), np.float32),
                 lexical=_floats(most[i].get(hit.passage_id, 0.0) for hit in hits[i]),
                 reads=reads[i],
             )
             for i, shares in enumerate(recall.shares for recall in recalls)
+        ]
+
+    def _recalled(
+        self, questions: Sequence[Question], gold: Sequence[Sequence[str]], queries: Floats, hide: Sequence[bool]
+    ) -> tuple[list[Recall], list[list[int]]]:
+        """Return what memory says, and which facts it was not to see: those that hidden questions are about."""
+        recalls = self.facts.recall_held(questions, queries)
+        rows = zip(questions, gold, recalls, hide, strict=True)
+        hidden = [self._own(question, given, recall) if out else [] for question, given, recall, out in rows]
+        again = [i for i, own in enumerate(hidden) if own]
+        if again:
+            said = self.facts.recall_held([questions[i] for i in again], queries[again], [hidden[i] for i in again])
+            anew = dict(zip(again, said, strict=True))
+            recalls = [anew.get(i, recall) for i, recall in enumerate(recalls)]
+        return recalls, hidden
+
+    def _own(self, question: Question, gold: Sequence[str], recall: Recall) -> list[int]:
+        """Return the facts a question is about: those it stands in, or, of a question, those with its answer."""
+        ledger, key = self.facts.ledger, question_key(question.text)
+        facts = [ledger.fact(share.fact_id) for share in recall.shares]
+        is_claim = question.kind is Kind.CLAIM  # other claims share the verdict, and are not it
+        return [
+            ledger.number(fact.id)
+            for fact in facts
+            if key in {question_key(text) for text in fact.questions} or (not is_claim and _is_right(fact, gold))
         ]
 
     def _likelihoods(
@@ -140,33 +166,8 @@ class Offering:
         return [best.get(i, np.zeros(0, np.float32)) for i in range(len(questions))]
 
 
-def _own(question: Question, gold: Sequence[str], facts: Sequence[Fact]) -> list[bool]:
-    """Return which facts the question is about: those it stands in, or, of a question, those with its answer."""
-    key = question_key(question.text)
-    asked = [key in {question_key(text) for text in fact.questions} for fact in facts]
-    if question.kind is Kind.CLAIM:  # other claims share the verdict, and are not it
-        return asked
-    return [is_asked or _is_right(fact, gold) for is_asked, fact in zip(asked, facts, strict=True)]
-
-
 def _is_right(fact: Fact, gold: Sequence[str]) -> bool:
     return fact.answer is not None and answer_key(fact.answer) in {answer_key(text) for text in gold}
-
-
-def _without(recall: Recall, own: Sequence[bool], facts: Sequence[Fact]) -> Recall:
-    """Return what memory would say without some of its facts."""
-    left = [(share, fact) for share, fact, hide in zip(recall.shares, facts, own, strict=True) if not hide]
-    whole = recall.not_known + sum(share.probability for share, _ in left) + _LEAST
-    shares = tuple(replace(share, probability=share.probability / whole) for share, _ in left)
-    best = left[0][1] if left else None
-    return replace(
-        recall,
-        answer=None if best is None else best.answer,
-        probability=shares[0].probability if shares else 0.0,
-        not_known=recall.not_known / whole,
-        shares=shares,
-        fact=best,
-    )
 
 
 def _floats(values: Iterable[float]) -> Floats:

@@ -124,6 +124,7 @@ class Trained:
         loss_after: After.
         held_out_before: Negative log-likelihood on the questions held out, before.
         held_out_after: After.
+        undone: Parts that did not help on the questions held out, and are as they were: memory, retriever.
         routes: Mean probability of each route after it.
         price: Of one retrieval, in probability of being right.
         epoch: Epoch after it.
@@ -135,6 +136,7 @@ class Trained:
     loss_after: float
     held_out_before: float
     held_out_after: float
+    undone: tuple[str, ...]
     routes: Mapping[str, float]
     price: float
     epoch: int

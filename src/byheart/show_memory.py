@@ -86,11 +86,12 @@ def calibrated(report: Calibrated) -> str:
 def trained(report: Trained) -> str:
     """Return what joint training gave."""
     routes = ", ".join(f"{name} {share:.3f}" for name, share in report.routes.items())
+    undone = "".join(f"; {name} as it was, for that did not help there" for name in report.undone)
     return "\n".join(
         [
             f"{report.n} questions trained on, {report.held_out} held out; nats per question:",
             f"  trained on  {report.loss_before:.4f} before, {report.loss_after:.4f} after",
-            f"  held out    {report.held_out_before:.4f} before, {report.held_out_after:.4f} after",
+            f"  held out    {report.held_out_before:.4f} before, {report.held_out_after:.4f} after{undone}",
             f"routes: {routes}; a retrieval costs {report.price:.3f}; calibrated; epoch {report.epoch}",
         ]
     )

@@ -116,12 +116,15 @@ class SlotMemory:
         """Hash of the networks: slots mean something only to those that wrote them."""
         return f"{self.reader.fingerprint}-{self.codec.fingerprint}"
 
-    def recall(self, questions: Sequence[Question], pooled: Floats) -> list[Recall]:
+    def recall(
+        self, questions: Sequence[Question], pooled: Floats, hidden: Sequence[Collection[int]] | None = None
+    ) -> list[Recall]:
         """Return what memory says to questions.
 
         Args:
             questions: What is asked.
             pooled: The questions' vectors from the base encoder. Shape `batch width`.
+            hidden: Per question, numbers of facts that are taken not to be there: leave-one-out.
 
         Returns:
             Recalls in order, without citations: these are in documents.
@@ -133,7 +136,7 @@ class SlotMemory:
             return []
         clock = [time.perf_counter()]
         self.refresh()
-        reads = self._read(questions, self.reader.keys(pooled), clock)
+        reads = self._read(questions, self.reader.keys(pooled), clock, hidden)
         answers = self._decoded(reads)
         facts = self.ledger.by_numbers(sorted({number for read in reads for number in read.shares.of_fact}))
         clock.append(time.perf_counter())
@@ -152,11 +155,13 @@ class SlotMemory:
             recalls.append(Recall(question, answer, best, read.shares.not_known, listed, fact, (), steps))
         return recalls
 
-    def nearest(self, questions: Sequence[Question], pooled: Floats, n: int) -> list[list[tuple[int, float]]]:
+    def nearest(
+        self, questions: Sequence[Question], pooled: Floats, n: int, hidden: Sequence[Collection[int]] | None = None
+    ) -> list[list[tuple[int, float]]]:
         """Return per question up to `n` facts of its kind with their cosines, nearest first; nothing is judged."""
         found = []
         for question, of_one in zip(
-            questions, self.slots.search(self.reader.keys(pooled), n * SLOTS_PER_FACT), strict=True
+            questions, self._found(self.reader.keys(pooled), n * SLOTS_PER_FACT, hidden), strict=True
         ):
             facts: dict[int, float] = {}
             for one in of_one:
@@ -226,8 +231,14 @@ class SlotMemory:
     def _note_networks(self) -> None:
         self._connection.execute("INSERT OR REPLACE INTO parameters VALUES (?, ?)", (KERNEL, self.fingerprint))
 
-    def _read(self, questions: Sequence[Question], keys: Floats, clock: list[float]) -> list[_Read]:
-        return self._judged(questions, self._candidates(questions, keys), clock)
+    def _read(
+        self,
+        questions: Sequence[Question],
+        keys: Floats,
+        clock: list[float],
+        hidden: Sequence[Collection[int]] | None = None,
+    ) -> list[_Read]:
+        return self._judged(questions, self._candidates(questions, keys, hidden), clock)
 
     def _judged(self, questions: Sequence[Question], found: Sequence[list[Found]], clock: list[float]) -> list[_Read]:
         values = self.slots.values(
@@ -249,11 +260,20 @@ class SlotMemory:
             reads.append(_Read(split, spelling, {one.fact: one.cosine for one in reversed(of_one)}))
         return reads
 
-    def _candidates(self, questions: Sequence[Question], keys: Floats) -> list[list[Found]]:
+    def _found(self, keys: Floats, k: int, hidden: Sequence[Collection[int]] | None) -> list[list[Found]]:
+        """Return per question slots by falling cosine, those of its hidden facts left out."""
+        found = self.slots.search(keys, k)
+        if hidden is None:
+            return found
+        return [[one for one in of_one if one.fact not in out] for of_one, out in zip(found, hidden, strict=True)]
+
+    def _candidates(
+        self, questions: Sequence[Question], keys: Floats, hidden: Sequence[Collection[int]] | None = None
+    ) -> list[list[Found]]:
         """Return per question the nearest slot of each of the nearest facts of its kind."""
         wanted = self.config.candidates
         chosen = []
-        for question, of_one in zip(questions, self.slots.search(keys, wanted * SLOTS_PER_FACT), strict=True):
+        for question, of_one in zip(questions, self._found(keys, wanted * SLOTS_PER_FACT, hidden), strict=True):
             nearest: dict[int, Found] = {}
             for one in of_one:
                 farthest = next(iter(nearest.values())).cosine - self.config.reach if nearest else -1.0

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -25,16 +24,15 @@ from byheart.asking import LEAST_QUESTIONS as LEAST_HELD_OUT
 from byheart.config import TrainConfig
 from byheart.decisions import Route
 from byheart.errors import TrainingError
-from byheart.gate.evidence import columns
 from byheart.gate.gate import ROUTES, Gate
 from byheart.gate.labels import COSTS
 from byheart.knowledge import KnowledgeBase
-from byheart.offering import Offer
 from byheart.reports import Progress, Trained, no_progress
 from byheart.retrieval.adapter import QueryAdapter
 from byheart.train import losses
 from byheart.train.checkpoint import load_state, save_state
 from byheart.train.monitors import END_LOSS, Signs, check, signs
+from byheart.train.questions import Questions, laid_out
 from byheart.types import Question
 
 STATE = "joint-training.pt"
@@ -44,43 +42,6 @@ TEMPERATURE = 0.1  # of π, in probability of being right
 ABSTAINING = 0.1  # the constant utility of saying nothing
 DUAL_RATE = 0.02
 NAMES = (*(route.value for route in ROUTES), Route.ABSTAIN.value)
-
-
-@dataclass(frozen=True, slots=True)
-class Questions:
-    """Offers as tensors, padded. Leave-one-out has been applied: what is hidden is not there.
-
-    Attributes:
-        queries: Shape `batch width`.
-        evidence: The gate's columns with a one at the end. Shape `batch columns+1`.
-        is_open: Routes that can be taken, to abstain last. Shape `batch routes+1`.
-        scores: Shape `batch facts`.
-        gaps: Shape `batch facts`.
-        is_right: Shape `batch facts`.
-        facts: Mask. Shape `batch facts`.
-        grounds: Likelihoods beside recalled facts' words. Shape `batch facts`.
-        has_grounds: Mask. Shape `batch facts`.
-        vectors: Shape `batch passages width`.
-        lexical: Shape `batch passages`.
-        reads: Shape `batch passages`.
-        passages: Mask. Shape `batch passages`.
-        numbers: Which passage each is, the same for the same. Shape `batch passages`.
-    """
-
-    queries: Tensor
-    evidence: Tensor
-    is_open: Tensor
-    scores: Tensor
-    gaps: Tensor
-    is_right: Tensor
-    facts: Tensor
-    grounds: Tensor
-    has_grounds: Tensor
-    vectors: Tensor
-    lexical: Tensor
-    reads: Tensor
-    passages: Tensor
-    numbers: Tensor
 
 
 @dataclass(slots=True)
@@ -119,6 +80,7 @@ class Step:
         loss: The objective.
         likelihood: Its first term: mean -log Σ_r π_r · p_r.
         cost: Retrievals per question.
+        likelihoods: log p_r(Y | x), abstain last. Shape `batch routes+1`.
         routes: π. Shape `batch routes+1`.
         slots: Probabilities of facts and *not known*. Shape `batch facts+1`.
         ranking: Logits of p(d | x). Shape `batch passages`.
@@ -127,6 +89,7 @@ class Step:
     loss: Tensor
     likelihood: Tensor
     cost: Tensor
+    likelihoods: Tensor
     routes: Tensor
     slots: Tensor
     ranking: Tensor
@@ -158,15 +121,15 @@ def train_joint(
             f"joint training needs facts in memory and about {4 * LEAST_HELD_OUT} questions with answers, of which "
             f"{LEAST_HELD_OUT} are held out; got {len(questions)} and {len(rest)}; pass more, or learn facts first"
         )
-    offers = kb.asking.offers([questions[i] for i in answered], [gold[i] for i in answered], progress)
+    hide = (np.random.default_rng(settings.seed).random(len(answered)) < settings.leave_one_out).tolist()
+    offers = kb.asking.offers([questions[i] for i in answered], [gold[i] for i in answered], hide, progress)
     weight = kb.asking.dense_weight()
-    kept = [
-        laid_out([o for o, flag in zip(offers, held, strict=True) if flag is side], settings) for side in (False, True)
-    ]
+    kept = [laid_out([o for o, flag in zip(offers, held, strict=True) if flag is side]) for side in (False, True)]
     start = starting_parts(kept[0].queries.shape[1], settings, kb.asking.adapter())
     parts = fit(start, kept[0], settings, weight, state, progress)
     before, after = (objective(p, kept[0], settings, weight, None) for p in (start, parts))
-    unseen = [float(objective(p, kept[1], settings, weight, None).likelihood) for p in (start, parts)]
+    unseen = [objective(p, kept[1], settings, weight, None) for p in (start, parts)]
+    parts, undone = better(start, parts, *unseen)
     _install(kb, parts, settings)
     calibrated = kb.calibrate([questions[i] for i in rest], [gold[i] for i in rest], progress)
     state.unlink(missing_ok=True)
@@ -175,8 +138,9 @@ def train_joint(
         held_out=sum(held),
         loss_before=float(before.likelihood),
         loss_after=float(after.likelihood),
-        held_out_before=unseen[0],
-        held_out_after=unseen[1],
+        held_out_before=float(unseen[0].likelihood),
+        held_out_after=float(unseen[1].likelihood),
+        undone=undone,
         routes=dict(zip(NAMES, after.routes.mean(dim=0).tolist(), strict=True)),
         price=parts.price,
         epoch=calibrated.epoch,
@@ -254,11 +218,10 @@ def objective(
     costs = torch.tensor([COSTS[route] for route in (*ROUTES, Route.ABSTAIN)])
     slots = losses.slot_probabilities(questions.scores, questions.gaps, questions.facts, parts.calibration)
     ranking = _ranking(parts, questions, dense_weight)
-    shares = slots[:, :-1].clamp(min=1e-9).log()
     likelihoods = torch.stack(
         [
             losses.memory_likelihood(slots, questions.is_right),
-            losses.mixed_likelihood(shares, questions.grounds, questions.has_grounds),
+            losses.mixed_likelihood(SHARPNESS * questions.near, questions.grounds, questions.has_grounds),
             losses.mixed_likelihood(ranking, questions.reads, questions.passages),
             torch.full((len(slots),), float(np.log(ABSTAINING))),
         ],
@@ -276,49 +239,30 @@ def objective(
         anchors = anchors + losses.divergence(ranking, begun, questions.passages)
         anchors = anchors + (parts.calibration - start.calibration).pow(2).sum()
         loss = loss + settings.anchor * anchors
-    return Step(loss, likelihood, cost, routes, slots, ranking)
+    return Step(loss, likelihood, cost, likelihoods, routes, slots, ranking)
 
 
-def laid_out(offers: Sequence[Offer], settings: TrainConfig) -> Questions:
-    """Return offers as tensors; of a share of the questions the own fact is hidden, chosen by the seed."""
-    hide = np.random.default_rng(settings.seed).random(len(offers)) < settings.leave_one_out
-    facts = max([1, *(len(offer.scores) for offer in offers)])
-    passages = max([1, *(len(offer.reads) for offer in offers)])
-    there = [
-        1 - offer.is_own if hidden else np.ones_like(offer.is_own) for offer, hidden in zip(offers, hide, strict=True)
-    ]
-    evidence = columns([offer.evidence[int(hidden)] for offer, hidden in zip(offers, hide, strict=True)])
-    rows = np.hstack([evidence, np.ones((len(offers), 1))])
-    grounds, has_grounds = np.full((len(offers), facts), losses.NOTHING), np.zeros((len(offers), facts))
-    for i, offer in enumerate(offers):
-        for place, read in zip(offer.owners, offer.grounds, strict=True):
-            grounds[i, place], has_grounds[i, place] = read, there[i][place]
-    names: dict[str, int] = {}
-    numbers = [[names.setdefault(p, len(names)) for p in offer.passage_ids] for offer in offers]
-    width = len(offers[0].query) if offers else 1
-    vectors = np.zeros((len(offers), passages, width), np.float32)
-    for i, offer in enumerate(offers):
-        vectors[i, : len(offer.vectors)] = offer.vectors
-    is_open = np.stack(
-        [np.array([flags.any(), grounded.any(), len(offer.reads) > 0, True])
-         for flags, grounded, offer in zip(there, has_grounds, offers, strict=True)]
-    )  # fmt: skip
-    return Questions(
-        queries=_tensor(np.stack([offer.query for offer in offers])),
-        evidence=_tensor(rows),
-        is_open=_tensor(is_open),
-        scores=_tensor(_padded([offer.scores for offer in offers], facts)),
-        gaps=_tensor(_padded([offer.gaps for offer in offers], facts)),
-        is_right=_tensor(_padded([offer.is_right for offer in offers], facts)),
-        facts=_tensor(_padded(there, facts)),
-        grounds=_tensor(grounds),
-        has_grounds=_tensor(has_grounds),
-        vectors=_tensor(vectors),
-        lexical=_tensor(_padded([offer.lexical for offer in offers], passages)),
-        reads=_tensor(_padded([offer.reads for offer in offers], passages)),
-        passages=_tensor(_padded([np.ones(len(offer.reads)) for offer in offers], passages)),
-        numbers=_tensor(_padded([np.array(row, np.float64) for row in numbers], passages)),
-    )
+def better(start: Parts, parts: Parts, before: Step, after: Step) -> tuple[Parts, tuple[str, ...]]:
+    """Return the trained parts without those that do not help on questions that were held out.
+
+    Args:
+        start: Where training began.
+        parts: Where it ended.
+        before: What the start gives on the questions held out.
+        after: What the trained parts give on them.
+
+    Returns:
+        The parts, and the names of those that are as they were: memory's calibration or the query adapter stays where
+        its route's likelihood did not rise by more than a standard error. The gate is judged when it is calibrated.
+    """
+    gained, undone = (after.likelihoods - before.likelihoods).detach(), []
+    for name, route in (("memory", Route.MEMORY), ("retriever", Route.RETRIEVAL)):
+        of_one = gained[:, ROUTES.index(route)]
+        if float(of_one.mean()) <= float(of_one.std(correction=0)) / len(of_one) ** 0.5:
+            undone.append(name)
+    calibration = start.calibration if "memory" in undone else parts.calibration
+    down, up = (start.down, start.up) if "retriever" in undone else (parts.down, parts.up)
+    return Parts(parts.gate, calibration, down, up, parts.price), tuple(undone)
 
 
 def starting_parts(width: int, settings: TrainConfig, held: QueryAdapter | None = None) -> Parts:
@@ -381,18 +325,6 @@ def _run(start: Parts, questions: Questions, settings: TrainConfig) -> str:
     for tensor in (*start.tensors(), *(getattr(questions, field.name) for field in fields(questions))):
         digest.update(tensor.detach().numpy().tobytes())
     return digest.hexdigest()
-
-
-def _tensor(values: npt.ArrayLike) -> Tensor:
-    return torch.tensor(np.asarray(values), dtype=torch.float32)
-
-
-def _padded(rows: Sequence[npt.ArrayLike], width: int) -> npt.NDArray[np.float64]:
-    found = np.zeros((len(rows), width))
-    for i, row in enumerate(rows):
-        held = np.asarray(row)
-        found[i, : len(held)] = held
-    return found
 
 
 def _is_held_out(text: str) -> bool:
