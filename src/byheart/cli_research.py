@@ -14,7 +14,7 @@ from byheart.terminal import Bar, open_base
 
 DATA_VARIABLE = "BYHEART_DATA"
 JOINT = "joint"
-PARTS = ("reader", "kernel", "answers", "memory", JOINT)
+PARTS = ("reader", "claims", "kernel", "answers", "memory", JOINT)
 SUITES = (
     "nq",
     "fever",
@@ -49,7 +49,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     train = commands.add_parser("train", help="train a part; resumable")
     parts = train.add_subparsers(title="parts", metavar="PART", required=True)
-    shipped = (("reader", _train_reader, 3), ("kernel", _train_kernel, 3), ("answers", _train_answers, None))
+    shipped = (
+        ("reader", _train_reader, 3),
+        ("claims", _train_claims, 3),
+        ("kernel", _train_kernel, 3),
+        ("answers", _train_answers, None),
+    )
     for name, run, epochs in shipped:
         part = parts.add_parser(name, help=f"train the {name} that the package ships, on the public data sets")
         part.set_defaults(run=run)
@@ -108,8 +113,20 @@ def _train_reader(arguments: argparse.Namespace) -> None:
     from byheart.train.reader import ReaderTraining, train_reader
 
     training = ReaderTraining(epochs=arguments.epochs, precision=arguments.precision)
+    weights = arguments.out or shipped_weights()
     with Bar() as bar:
-        print(train_reader(arguments.data, arguments.work, arguments.out or shipped_weights(), training, bar))
+        train_reader(arguments.data, arguments.work, weights, training, bar)
+    arguments.out = weights
+    _train_claims(arguments)  # the reader's file held no other weights for claims
+
+
+def _train_claims(arguments: argparse.Namespace) -> None:
+    from byheart.reader.compact import shipped_weights
+    from byheart.train.claims import ClaimTraining, train_claims
+
+    training = ClaimTraining(epochs=arguments.epochs, precision=arguments.precision)
+    with Bar() as bar:
+        print(train_claims(arguments.data, arguments.work, arguments.out or shipped_weights(), training, bar))
 
 
 def _train_kernel(arguments: argparse.Namespace) -> None:

@@ -116,7 +116,6 @@ class CompactReader:
     @cached_property
     def _loaded(self) -> tuple[CompactModel, Calibration]:
         from byheart.reader.compact_model import CompactModel, load_weights
-        from byheart.text.precision import is_half
 
         model = CompactModel(self.base, self.device)
         notes = load_weights(self.weights, model)
@@ -127,8 +126,22 @@ class CompactReader:
             )
         held = notes.get("calibration")
         calibration = Calibration(**held) if isinstance(held, dict) else Calibration()
-        in_half = is_half(self.config.precision, self.device)
-        return (model.halve() if in_half else model).eval(), calibration
+        return self._ready(model), calibration
+
+    @cached_property
+    def _claim_model(self) -> CompactModel:
+        """The network for claims; the questions' own where the weight file holds no other."""
+        from byheart.reader.claim_model import ClaimModel, load_claim_weights
+        from byheart.reader.compact_model import load_weights
+
+        model = ClaimModel(self.base, self.device)
+        load_weights(self.weights, model)
+        return self._ready(model) if load_claim_weights(self.weights, model) else self._loaded[0]
+
+    def _ready(self, model: CompactModel) -> CompactModel:
+        from byheart.text.precision import is_half
+
+        return (model.halve() if is_half(self.config.precision, self.device) else model).eval()
 
     def check(self, questions: Sequence[Question]) -> None:
         """Raise an error that names the first question which is too long for the network.
@@ -215,19 +228,13 @@ class CompactReader:
 
     def score_windows(self, readings: Sequence[Reading]) -> list[list[Scored]]:
         """Return the network's view of every window of every reading."""
-        import torch
-
-        model, _ = self._loaded
         built = [self.builder.build(reading) for reading in readings]
-        flat = [(len(w.ids), i, j, w) for i, windows in enumerate(built) for j, w in enumerate(windows)]
-        flat.sort(key=lambda item: item[:3])
         scored: dict[tuple[int, int], Scored] = {}
-        for batch in _of_like_length(flat):
-            with torch.inference_mode():
-                logits = model([item[3] for item in batch])
-            start, end, kind = (t.cpu().numpy() for t in (logits.start, logits.end, logits.kind))
-            for row, (length, i, j, window) in enumerate(batch):
-                scored[i, j] = Scored(window, start[row, :length], end[row, :length], kind[row])
+        for sort in Kind:
+            rows = [i for i, reading in enumerate(readings) if reading.question.kind is sort]
+            flat = [(len(w.ids), i, j, w) for i in rows for j, w in enumerate(built[i])]
+            if flat:
+                scored |= _scored(self._claim_model if sort is Kind.CLAIM else self._loaded[0], flat)
         return [[scored[i, j] for j in range(len(windows))] for i, windows in enumerate(built)]
 
     def _draft(self, reading: Reading, windows: Sequence[Scored]) -> Draft:
@@ -278,6 +285,20 @@ def verdict_probability(windows: Sequence[Scored]) -> float:
     weights = np.array([0.5**i for i in range(len(windows))])
     odds = np.array([float(s.kind[AnswerKind.YES] - s.kind[AnswerKind.NO]) for s in windows])
     return float(1 / (1 + math.exp(-float((weights * odds).sum() / weights.sum()))))
+
+
+def _scored(model: CompactModel, rows: list[_Row]) -> dict[tuple[int, int], Scored]:
+    """Return a network's view of windows, by reading and by window within the reading."""
+    import torch
+
+    scored: dict[tuple[int, int], Scored] = {}
+    for batch in _of_like_length(sorted(rows, key=lambda item: item[:3])):
+        with torch.inference_mode():
+            logits = model([item[3] for item in batch])
+        start, end, kind = (t.cpu().numpy() for t in (logits.start, logits.end, logits.kind))
+        for row, (length, i, j, window) in enumerate(batch):
+            scored[i, j] = Scored(window, start[row, :length], end[row, :length], kind[row])
+    return scored
 
 
 def _of_like_length(rows: Sequence[_Row]) -> Iterator[list[_Row]]:

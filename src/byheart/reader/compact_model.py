@@ -88,11 +88,24 @@ class CompactModel(nn.Module):
             open_to_spans[row, : len(window.tokens)] = torch.tensor([token is not None for token in window.tokens])
         inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
         with multiplying(self.is_half, self.device):
-            states = self.encoder(**{k: v.to(self.device) for k, v in inputs.items()}).last_hidden_state
+            states = self.states({k: v.to(self.device) for k, v in inputs.items()}, windows)
         spans = self.span_head(states).float().masked_fill(~open_to_spans[:, :, None].to(self.device), BLOCKED)
         kind = self.kind_head(states[:, 0]).float()
         start, end = torch.log_softmax(spans, dim=1).unbind(-1)
         return Logits(start, end, torch.log_softmax(kind, dim=-1))
+
+    def states(self, inputs: Mapping[str, Tensor], windows: Sequence[Window]) -> Tensor:
+        """Return the last layer's states. Shape `batch tokens width`.
+
+        Args:
+            inputs: What the encoder takes.
+            windows: The batch.
+
+        Returns:
+            The states.
+        """
+        states: Tensor = self.encoder(**inputs).last_hidden_state
+        return states
 
 
 def span_log_likelihood(logits: Logits, row: int, spans: Sequence[tuple[int, int]]) -> Tensor:

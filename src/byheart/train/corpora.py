@@ -12,8 +12,8 @@ import numpy as np
 
 from byheart.config import Config
 from byheart.corpus.collections import WHOLE, fever_documents, nq_documents
-from byheart.corpus.datasets import fever_training_claims, nq_gold
-from byheart.corpus.splits import is_nq_training
+from byheart.corpus.datasets import fever_claims, nq_gold, plain
+from byheart.corpus.splits import FeverSplit, fever_split, is_nq_training
 from byheart.folder import init
 from byheart.interfaces import Encoder, Floats
 from byheart.knowledge import KnowledgeBase
@@ -115,10 +115,10 @@ def held_out_questions(data: Path) -> list[Asked]:
     ]
 
 
-def held_out_claims(data: Path) -> list[Asked]:
-    """Return the FEVER-lite test claims that the reader was not trained on."""
+def memory_claims(data: Path, n: int = 1_500) -> list[Asked]:
+    """Return the first dev claims of the memory half, which is not reported on: no claim of it is trained on."""
     return [
-        Asked(Question.parse(row.claim, Kind.CLAIM), (row.verdict.value,))
-        for row in fever_training_claims(data)
-        if is_held_out(row.claim)
-    ]
+        Asked(Question.parse(plain(row.claim), Kind.CLAIM), (row.verdict.value,))
+        for row in fever_claims(data)
+        if fever_split(row.id) is FeverSplit.MEMORY
+    ][:n]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -25,7 +26,7 @@ from byheart.reader.windows import AnswerKind, Window, WindowBuilder, token_span
 from byheart.reports import Progress, no_progress
 from byheart.text.encoder import SentenceEncoder
 from byheart.train.checkpoint import VectorCache, load_state, save_state
-from byheart.train.corpora import fever_base, held_out_claims, held_out_questions, nq_base
+from byheart.train.corpora import held_out_questions, nq_base
 from byheart.train.reader_calibration import calibrate
 from byheart.train.reader_examples import Example, claim_examples, is_held_out, reader_examples
 from byheart.types import Kind
@@ -75,7 +76,7 @@ class Row:
 def train_reader(
     data: Path, work: Path, weights: Path, settings: ReaderTraining, progress: Progress = no_progress
 ) -> Path:
-    """Train and calibrate the compact reader, and write its weights.
+    """Train and calibrate the compact reader on questions, and write its weights; `claims` then trains verdicts.
 
     Args:
         data: Folder of the public data sets.
@@ -95,8 +96,8 @@ def train_reader(
     notes = {"base": encoder.name, "base_fingerprint": encoder.fingerprint, "training": asdict(settings)}
     weights.parent.mkdir(parents=True, exist_ok=True)
     save_weights(weights, model, CompactModel(encoder.folder), notes)
-    with nq_base(data, work, encoder, progress) as nq, fever_base(data, work, encoder, progress) as fever:
-        calibrate(weights, (nq, held_out_questions(data)), (fever, held_out_claims(data)))
+    with nq_base(data, work, encoder, progress) as kb:
+        calibrate(weights, kb, held_out_questions(data))
     return weights
 
 
@@ -127,8 +128,8 @@ def fit(data: Path, work: Path, settings: ReaderTraining, progress: Progress = n
     passes = _passes(data, cache, builder, settings)
     counts = [len(lay_out_batches()) for lay_out_batches in passes]
     *main, last = counts
-    rates = _cycle(sum(main), settings.learning_rate, settings.warmup)
-    rates += _cycle(last, settings.claim_learning_rate, settings.warmup)
+    rates = cycle(sum(main), settings.learning_rate, settings.warmup)
+    rates += cycle(last, settings.claim_learning_rate, settings.warmup)
     run = _Run(work, settings, model, optimizer, rates, progress, time.perf_counter())
     model.train()
     first = 0
@@ -160,10 +161,10 @@ class _Run:
         for step in range(max(first, done), first + len(batches)):
             # Dropout depends on the step alone, so that a run that was stopped goes on as if it had not been.
             torch.manual_seed(self.settings.seed + step)
-            _set_rate(self.optimizer, self.rates[step])
-            losses = _step(self.model, self.optimizer, batches[step - first], self.settings)
+            set_rate(self.optimizer, self.rates[step])
+            losses = take_step(self.model, self.optimizer, batches[step - first], self.settings)
             if step % 20 == 0:
-                _write_log(self.work / "log.jsonl", step, n_steps, time.perf_counter() - self.started, losses)
+                write_log(self.work / "log.jsonl", step, n_steps, time.perf_counter() - self.started, losses)
             if (step + 1) % self.settings.checkpoint_steps == 0 or step + 1 == n_steps:
                 save_state(self.work / "state.pt", _state(step + 1, self.settings, self.model, self.optimizer))
             self.progress(step + 1, n_steps, "steps")
@@ -192,12 +193,18 @@ def _epoch_batches(
 
 
 def _batches(examples: Sequence[Example], builder: WindowBuilder, settings: ReaderTraining, seed: int) -> _Batches:
-    """Return one pass's batches: rows of like length together, batches in random order, held-out questions left out."""
-    rows = [row for e in examples if not is_held_out(e.question.text) for row in lay_out(builder, e)]
+    """Return one pass's batches, held-out questions left out."""
+    kept = [example for example in examples if not is_held_out(example.question.text)]
+    return batches_of(kept, builder, settings.tokens_per_batch, seed)
+
+
+def batches_of(examples: Sequence[Example], builder: WindowBuilder, tokens: int, seed: int) -> _Batches:
+    """Return batches of at most so many padded tokens: rows of like length together, batches in random order."""
+    rows = [row for example in examples for row in lay_out(builder, example)]
     rng = random.Random(seed)
     rng.shuffle(rows)
     rows.sort(key=lambda row: len(row.window.ids) // 8)
-    batches = list(_fill(rows, settings.tokens_per_batch))
+    batches = list(fill(rows, tokens))
     rng.shuffle(batches)
     log.info("%d rows in %d batches", len(rows), len(batches))
     return batches
@@ -218,7 +225,8 @@ def lay_out(builder: WindowBuilder, example: Example) -> list[Row]:
     return rows[:1]
 
 
-def _fill(rows: Sequence[Row], tokens_per_batch: int) -> Iterator[list[Row]]:
+def fill(rows: Sequence[Row], tokens_per_batch: int) -> Iterator[list[Row]]:
+    """Yield rows in order, as many to a batch as padded tokens allow."""
     batch: list[Row] = []
     longest = 0
     for row in rows:
@@ -257,9 +265,26 @@ def batch_loss(logits: Logits, rows: Sequence[Row], evidence_weight: float) -> t
     return kind_loss, span_loss
 
 
-def _step(
-    model: CompactModel, optimizer: torch.optim.Optimizer, rows: Sequence[Row], settings: ReaderTraining
+class Stepping(Protocol):
+    """What the settings of a run say about each step."""
+
+    @property
+    def precision(self) -> str:
+        """Of the forward pass: `bf16` or `fp32`."""
+
+    @property
+    def evidence_weight(self) -> float:
+        """Weight of a claim's evidence span beside its verdict."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Peak rate of the layers."""
+
+
+def take_step(
+    model: CompactModel, optimizer: torch.optim.Optimizer, rows: Sequence[Row], settings: Stepping
 ) -> tuple[float, float]:
+    """Take one step, and return the losses of kinds and of spans before it; EvaluationError where it is not finite."""
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.precision == "bf16"):
         logits = model([row.window for row in rows])
     kind_loss, span_loss = batch_loss(logits, rows, settings.evidence_weight)
@@ -284,13 +309,14 @@ def _optimizer(model: CompactModel, settings: ReaderTraining) -> torch.optim.Opt
     return torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=0.01)
 
 
-def _cycle(n_steps: int, peak: float, warmup: float) -> list[float]:
+def cycle(n_steps: int, peak: float, warmup: float) -> list[float]:
     """Return the learning rate of every step: up to the peak, then down to nothing."""
     done = [step / n_steps for step in range(n_steps)]
     return [peak * max(min(d / warmup, (1 - d) / (1 - warmup)), 0.0) for d in done]
 
 
-def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give every group its share of the rate."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["share"]
 
@@ -335,7 +361,8 @@ def _resume(path: Path, settings: ReaderTraining, model: CompactModel, optimizer
     return int(state["step"])
 
 
-def _write_log(path: Path, step: int, n_steps: int, seconds: float, losses: tuple[float, float]) -> None:
+def write_log(path: Path, step: int, n_steps: int, seconds: float, losses: tuple[float, float]) -> None:
+    """Add a line to a training log."""
     line = {"step": step, "steps": n_steps, "seconds": round(seconds, 1), "kind": losses[0], "span": losses[1]}
     with path.open("a") as file:
         file.write(json.dumps(line) + "\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -45,42 +45,49 @@ def readings(kb: KnowledgeBase, questions: Sequence[Question], n_read: int) -> l
     ]
 
 
-def calibrate(
-    weights: Path, questions: tuple[KnowledgeBase, Sequence[Asked]], claims: tuple[KnowledgeBase, Sequence[Asked]]
-) -> Calibration:
-    """Fit sharpness and Platt curves, and write them into the weight file.
+def calibrate(weights: Path, kb: KnowledgeBase, asked: Sequence[Asked]) -> Calibration:
+    """Fit sharpness and the Platt curve of answers to questions, and write them into the weight file.
 
     Args:
         weights: Weight file to read and to change.
-        questions: A knowledge base and held-out questions over it.
-        claims: A knowledge base and held-out claims over it.
+        kb: A knowledge base.
+        asked: Questions over it that nothing was trained on.
 
     Returns:
-        What was fitted.
+        What the file holds now.
     """
     config = ReaderConfig()
     reader = CompactReader(config, weights)
-    asked, stated = questions[1], claims[1]
-    given = readings(questions[0], [a.question for a in asked], config.passages)
+    given = readings(kb, [a.question for a in asked], config.passages)
     windows = reader.score_windows(given)
     sharpness = max(SHARPNESS, key=lambda s: _n_right(reader, given, windows, asked, s))
     best = [reader.candidates(r, w, sharpness)[0] for r, w in zip(given, windows, strict=True)]
     right = [any(same_answer(c.text, a) for a in q.answers) for c, q in zip(best, asked, strict=True)]
     slope, offset = platt(np.array([c.probability for c in best]), np.array(right))
+    log.info("right: %.3f of %d questions", np.mean(right), len(right))
+    return _write(weights, {"retrieval_sharpness": sharpness, "slope": slope, "offset": offset}, questions=len(right))
 
-    stated_readings = readings(claims[0], [a.question for a in stated], config.claim_passages)
-    supports = np.array([verdict_probability(w) for w in reader.score_windows(stated_readings)])
-    held = np.array(
+
+def calibrate_claims(weights: Path, kb: KnowledgeBase, stated: Sequence[Asked]) -> Calibration:
+    """Fit the Platt curve of verdicts, and write it into the weight file.
+
+    Args:
+        weights: Weight file to read and to change.
+        kb: A knowledge base.
+        stated: Claims over it that nothing was trained on.
+
+    Returns:
+        What the file holds now.
+    """
+    config = ReaderConfig()
+    given = readings(kb, [a.question for a in stated], config.claim_passages)
+    supports = np.array([verdict_probability(w) for w in CompactReader(config, weights).score_windows(given)])
+    right = np.array(
         [(p >= 0.5) == (Verdict.SUPPORTS.value in a.answers) for p, a in zip(supports, stated, strict=True)]
     )
-    claim_slope, claim_offset = platt(np.maximum(supports, 1 - supports), held)
-
-    fitted = Calibration(sharpness, slope, offset, claim_slope, claim_offset)
-    log.info(
-        "%s; right: %.3f of %d questions, %.3f of %d claims", fitted, np.mean(right), len(right), held.mean(), len(held)
-    )
-    _write(weights, fitted, len(right), len(held))
-    return fitted
+    slope, offset = platt(np.maximum(supports, 1 - supports), right)
+    log.info("right: %.3f of %d claims", right.mean(), len(right))
+    return _write(weights, {"claim_slope": slope, "claim_offset": offset}, claims=len(right))
 
 
 def platt(probabilities: npt.NDArray[np.float64], right: npt.NDArray[np.bool_]) -> tuple[float, float]:
@@ -118,10 +125,13 @@ def _n_right(
     )
 
 
-def _write(weights: Path, fitted: Calibration, n_questions: int, n_claims: int) -> None:
+def _write(weights: Path, fitted: Mapping[str, float], **counts: int) -> Calibration:
+    """Write what was fitted, and on how many questions or claims, and leave the rest as it is."""
     with safe_open(weights, framework="np") as file:
         notes = json.loads(file.metadata()["notes"])
-    notes |= {"calibration": asdict(fitted), "calibrated_on": {"questions": n_questions, "claims": n_claims}}
+    whole = Calibration(**{**notes.get("calibration", {}), **fitted})
+    notes |= {"calibration": asdict(whole), "calibrated_on": {**notes.get("calibrated_on", {}), **counts}}
     partial = weights.with_suffix(".partial")
     save_file(load_file(weights), partial, metadata={"notes": json.dumps(notes)})
     partial.replace(weights)
+    return whole

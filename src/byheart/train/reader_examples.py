@@ -158,13 +158,13 @@ def fever_examples(data: Path, embed: Embed, rng: random.Random) -> Iterable[Exa
             shown[-1] = rng.choice(row.evidence)
         if rng.random() < 0.1:
             shown = []
-        yield _claim("fever", row.claim, row.verdict, shown, row.evidence)
+        yield claim_example("fever", row.claim, row.verdict, shown, row.evidence)
 
 
 def fool_me_twice_examples(data: Path) -> Iterable[Example]:
     """Return players' claims, written to be hard, beside their gold evidence."""
     for row in fool_me_twice(data):
-        yield _claim("fool_me_twice", row.claim, row.verdict, row.evidence, row.evidence)
+        yield claim_example("fool_me_twice", row.claim, row.verdict, row.evidence, row.evidence)
 
 
 def pubmedqa_examples(data: Path) -> Iterable[Example]:
@@ -230,7 +230,8 @@ def claim_examples(data: Path, embed: Embed, seed: int) -> list[Example]:
     return [*fever_examples(data, embed, rng), *fool_me_twice_examples(data), *questions]
 
 
-def _claim(source: str, claim: str, verdict: Verdict, shown: Sequence[str], gold: Sequence[str]) -> Example:
+def claim_example(source: str, claim: str, verdict: Verdict, shown: Sequence[str], gold: Sequence[str]) -> Example:
+    """Return the example of a claim beside texts; those among them that are evidence are its spans."""
     kind = AnswerKind.YES if verdict is Verdict.SUPPORTS else AnswerKind.NO
     spans = tuple(Span(i, 0, len(text)) for i, text in enumerate(shown) if text in gold)
     passages = tuple(passage_of("", text) for text in shown)
