@@ -16,19 +16,23 @@ import torch
 from torch import Tensor
 
 from byheart import cli, folder, knowledge, readers
+from byheart.asking import Asking
 from byheart.config import TrainConfig
 from byheart.decisions import Evidence, Route
 from byheart.errors import TrainingError
+from byheart.fakes import WIDTH as FAKE_WIDTH
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.folder import init
 from byheart.gate.gate import ROUTES, Gate
+from byheart.knowledge import KnowledgeBase
 from byheart.offering import Offer
 from byheart.reports import Progress, no_progress
 from byheart.retrieval.adapter import QueryAdapter
 from byheart.train import joint, losses
 from byheart.train.checkpoint import load_state
-from byheart.train.joint import Parts, Questions, fit, laid_out, objective, starting_parts, train_joint
+from byheart.train.joint import Parts, Step, better, fit, objective, starting_parts, train_joint
 from byheart.train.monitors import Signs, check, signs
+from byheart.train.questions import Questions, laid_out
 from byheart.types import Document, NewFact, Question
 from world import open_fake
 
@@ -176,19 +180,16 @@ def made_up(n: int = 80, seed: int = 5) -> list[Offer]:
 
 def one_offer(name: str, is_frequent: bool, query: Array, aside: Array, hubs: list[Array]) -> Offer:
     probability = 0.5 if is_frequent else 0.3
-    seen = Evidence(probability, 1 - probability, 0.0, 0.5, 2, True, 0.2 if is_frequent else 0.9, 6)
-    unseen = replace(seen, probability=0.05, not_known=0.95, cosine=0.2, margin=-3.0, candidates=1, cited=False)
     passages = [unit(0.6 * query + 0.8 * aside), unit(query + 0.9 * hubs[0]), *hubs[1:]]
     reads = [-6.0] * 4 if is_frequent else [-0.1, -6.0, -6.0, -6.0]
     return Offer(
         query=query,
-        evidence=(seen, unseen),
+        evidence=Evidence(probability, 1 - probability, 0.0, 0.5, 2, True, 0.2 if is_frequent else 0.9, 6),
         scores=floats(math.log(probability / (1 - probability)), -3.0),
         gaps=floats(0.0, 0.2),
         is_right=floats(float(is_frequent), 0.0),
-        is_own=floats(1.0, 0.0),
         grounds=floats(-2.0),
-        owners=(0,),
+        near=floats(0.5),
         passage_ids=(name, "hub-0", "hub-1", "hub-2"),
         vectors=np.stack(passages).astype(np.float32),
         lexical=floats(0.5, 0.5, 0.5, 0.5),
@@ -207,17 +208,17 @@ def floats(*values: float) -> Array:
 
 def bare(offer: Offer) -> Offer:
     """Return the offer of a question of which memory and retrieval have nothing to say."""
-    nothing, none = floats(), replace(offer.evidence[0], probability=0.0, not_known=1.0, candidates=0, cited=False)
-    empty = dict.fromkeys(("scores", "gaps", "is_right", "is_own", "grounds", "lexical", "reads"), nothing)
+    nothing, none = floats(), replace(offer.evidence, probability=0.0, not_known=1.0, candidates=0, cited=False)
+    empty = dict.fromkeys(("scores", "gaps", "is_right", "grounds", "near", "lexical", "reads"), nothing)
     vectors = np.zeros((0, WIDTH), np.float32)
-    return replace(offer, evidence=(none, none), owners=(), passage_ids=(), vectors=vectors, **empty)
+    return replace(offer, evidence=none, passage_ids=(), vectors=vectors, **empty)
 
 
 def trained(
     path: Path, settings: TrainConfig, offers: list[Offer] | None = None, told: Progress = no_progress
 ) -> tuple[Parts, Parts, Questions]:
     """Return parts before and after training, and what they were trained on."""
-    questions = laid_out(made_up() if offers is None else offers, settings)
+    questions = laid_out(made_up() if offers is None else offers)
     start = starting_parts(WIDTH, settings)
     return start, fit(start, questions, settings, WEIGHT, path / "state.pt", told), questions
 
@@ -233,9 +234,8 @@ def test_a_question_alone_and_in_a_padded_batch_has_the_same_likelihoods() -> No
         scores=floats(0.1, -1.0, -2.0, -4.0),
         gaps=floats(0.0, 0.1, 0.2, 0.3),
         is_right=floats(0, 1, 0, 0),
-        is_own=floats(0, 1, 0, 0),
         grounds=floats(-1.0, -2.0, -3.0),
-        owners=(0, 1, 3),
+        near=floats(0.9, 0.5, 0.7),
         passage_ids=tuple("abcdefg"),
         vectors=np.concatenate([second.vectors, second.vectors[:3]]),
         lexical=floats(*(i / 7 for i in range(7))),
@@ -244,10 +244,10 @@ def test_a_question_alone_and_in_a_padded_batch_has_the_same_likelihoods() -> No
     offers = [first, wide, bare(first)]
     parts = starting_parts(WIDTH, QUICK)
     parts.up.normal_(generator=torch.Generator().manual_seed(1))
-    together = objective(parts, laid_out(offers, QUICK), QUICK, WEIGHT, None)
+    together = objective(parts, laid_out(offers), QUICK, WEIGHT, None)
     losses_alone = []
     for place, offer in enumerate(offers):
-        alone = objective(parts, laid_out([offer], QUICK), QUICK, WEIGHT, None)
+        alone = objective(parts, laid_out([offer]), QUICK, WEIGHT, None)
         assert alone.routes[0].tolist() == pytest.approx(together.routes[place].tolist(), abs=1e-6)
         n_facts = alone.slots.shape[1] - 1
         assert alone.slots[0, :n_facts].tolist() == pytest.approx(together.slots[place, :n_facts].tolist(), abs=1e-6)
@@ -264,21 +264,27 @@ def test_questions_of_which_nobody_has_anything_to_say_are_trained_on_without_na
     assert float(found.likelihood) == pytest.approx(-math.log(joint.ABSTAINING), abs=1e-3)
 
 
-def test_leave_one_out_hides_the_own_fact_its_words_and_what_the_gate_saw_of_it() -> None:
-    offers = made_up(40)
-    shown, hidden = (laid_out(offers, replace(QUICK, leave_one_out=share)) for share in (0.0, 1.0))
-    assert shown.facts.tolist() == [[1, 1]] * 40
-    assert hidden.facts.tolist() == [[0, 1]] * 40
-    assert shown.has_grounds.any()
-    assert not hidden.has_grounds.any()
-    assert hidden.is_open[:, :2].tolist() == [[1, 0]] * 40  # the neighbour may be recalled, and has no words
-    assert not torch.equal(shown.evidence, hidden.evidence)
+def test_both_mixes_the_words_by_the_cosines_of_their_facts_and_moves_no_part_of_memory() -> None:
+    [plain] = made_up(1)
+    offer = replace(plain, grounds=floats(-1.0, -2.0, -3.0), near=floats(0.9, 0.5, 0.7))
     parts = starting_parts(WIDTH, QUICK)
-    slots = objective(parts, hidden, QUICK, WEIGHT, None).slots
-    assert slots[:, 0].tolist() == [0.0] * 40
-    assert torch.equal(shown.vectors, hidden.vectors)  # documents are not hidden
-    half = laid_out(made_up(200), replace(QUICK, leave_one_out=0.5)).facts[:, 0].mean()
-    assert 0.4 < float(half) < 0.6
+    parts.calibration.requires_grad_()
+    found = objective(parts, laid_out([offer]), QUICK, WEIGHT, None).likelihoods[0, ROUTES.index(Route.BOTH)]
+    odds = [math.exp(10 * near) for near in (0.9, 0.5, 0.7)]
+    slow = sum(odd / sum(odds) * math.exp(read) for odd, read in zip(odds, (-1, -2, -3), strict=True))
+    assert float(found.detach()) == pytest.approx(math.log(slow), abs=1e-5)
+    found.backward()  # type: ignore[no-untyped-call]
+    assert parts.calibration.grad is not None
+    assert not parts.calibration.grad.any()
+
+
+def test_routes_are_open_to_training_where_they_are_open_to_the_gate() -> None:
+    offer = made_up(1)[0]
+    uncited = replace(offer, evidence=replace(offer.evidence, cited=False))  # others that are near have the words
+    gone = replace(offer, grounds=floats(), near=floats())  # its document has no passage any more
+    unfound = replace(offer, passage_ids=(), vectors=offer.vectors[:0], lexical=floats(), reads=floats())
+    found = laid_out([offer, uncited, gone, unfound, bare(offer)]).is_open.tolist()
+    assert found == [[1, 1, 1, 1], [1, 0, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [0, 0, 0, 1]]
 
 
 def test_training_lowers_the_objective_and_the_gate_learns_who_is_right(tmp_path: Path) -> None:
@@ -291,9 +297,59 @@ def test_training_lowers_the_objective_and_the_gate_learns_who_is_right(tmp_path
     assert before.routes[0::2, memory].mean() < before.routes[0::2, retrieval].mean()  # wrong, before
     assert frequent[memory] > 2 * frequent[retrieval]
     assert rare[retrieval] > 2 * rare[memory]
-    unseen = laid_out(made_up(seed=6), QUICK)
+    unseen = laid_out(made_up(seed=6))
     likelihoods = [float(objective(p, unseen, QUICK, WEIGHT, None).likelihood) for p in (start, parts)]
     assert likelihoods[1] < likelihoods[0]
+
+
+def gained(memory: tuple[float, ...], retrieval: tuple[float, ...]) -> tuple[Step, Step]:
+    """Return steps before and after; by both routes at once every question is less likely."""
+    before = torch.full((len(memory), 4), -2.0)
+    more = torch.tensor([memory, [-9.0] * len(memory), retrieval, [0.0] * len(memory)]).T
+    nothing = torch.zeros(())
+    first, second = (
+        Step(nothing, nothing, nothing, likelihoods=rows, routes=rows.exp(), slots=rows.exp(), ranking=rows)
+        for rows in (before, before + more)
+    )
+    return first, second
+
+
+CLEAR, NOT_CLEAR = (1.0, -0.3) * 2, (1.0, -0.4) * 2  # by .35 ± .325 and .30 ± .35: mean and standard error
+
+
+@pytest.mark.parametrize(
+    ("memory", "retrieval", "undone"),
+    [
+        (CLEAR, CLEAR, ()),
+        (NOT_CLEAR, CLEAR, ("memory",)),
+        (CLEAR, NOT_CLEAR, ("retriever",)),
+        ((0.0,) * 4, (0.1,) * 4, ("memory",)),  # what changes nothing is no help
+        ((-1.0,) * 4, (-1.0,) * 4, ("memory", "retriever")),
+        ((0.1,), (-0.1,), ("retriever",)),
+    ],
+)
+def test_a_part_is_kept_where_its_route_gains_more_than_a_standard_error_on_what_was_held_out(
+    memory: tuple[float, ...], retrieval: tuple[float, ...], undone: tuple[str, ...]
+) -> None:
+    start = starting_parts(WIDTH, QUICK)
+    parts = Parts(start.gate + 1, start.calibration + 1, start.down + 1, start.up + 1, 0.25)
+    found, names = better(start, parts, *gained(memory, retrieval))
+    assert names == undone
+    held, moved = (start if "memory" in undone else parts), (start if "retriever" in undone else parts)
+    assert is_same(found, Parts(parts.gate, held.calibration, moved.down, moved.up, 0.25))
+
+
+def test_an_adapter_that_helps_only_on_what_it_was_trained_on_is_undone_and_one_that_helps_elsewhere_is_kept(
+    tmp_path: Path,
+) -> None:
+    same, other = made_up(480), made_up(80, seed=6)  # there the right passages lie to another side
+    start, parts, _ = trained(tmp_path, QUICK, same[80:])
+    for unseen, undone in ((same[:80], ()), (other, ("retriever",))):
+        before, after = (objective(p, laid_out(unseen), QUICK, WEIGHT, None) for p in (start, parts))
+        found, names = better(start, parts, before, after)
+        assert names == undone
+        assert torch.equal(found.up, start.up if undone else parts.up)
+        assert torch.equal(found.gate, parts.gate)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +385,7 @@ def test_the_price_rises_until_the_budget_is_met_and_stays_nothing_without_cost(
 
 
 def test_without_anchors_nothing_holds_parts_near_their_start() -> None:
-    questions = laid_out(made_up(), QUICK)
+    questions = laid_out(made_up())
     start, moved = starting_parts(WIDTH, QUICK), starting_parts(WIDTH, QUICK)
     moved.calibration += 1.0
     moved.up.normal_(generator=torch.Generator().manual_seed(2))
@@ -404,7 +460,7 @@ def test_a_run_at_far_too_high_a_rate_stops_and_its_last_good_state_is_finite(tm
     held = load_state(tmp_path / "state.pt")
     assert held is not None
     assert all(torch.isfinite(tensor).all() for tensor in held["parts"].values())
-    questions, start = laid_out(made_up(), settings), starting_parts(WIDTH, settings)
+    questions, start = laid_out(made_up()), starting_parts(WIDTH, settings)
     good = objective(Parts(**held["parts"], price=held["price"]), questions, settings, WEIGHT, None)
     assert float(good.likelihood) <= float(objective(start, questions, settings, WEIGHT, None).likelihood) + 2
     done: list[int] = []
@@ -538,6 +594,7 @@ def test_a_knowledge_base_is_trained_asked_reopened_and_calibrated_through_the_c
     code, out, err = run("train", "kb", "--questions", every)
     assert code == 0, err
     assert "held out" in out
+    assert "as it was" not in out  # each part helped
     assert "calibrated" in out
     epoch, parameters = held_parts(tmp_path / "kb")
     assert epoch == before[0] + 2
@@ -549,7 +606,7 @@ def test_a_knowledge_base_is_trained_asked_reopened_and_calibrated_through_the_c
         assert adapter.to_json() == parameters["query_adapter"]
         assert gate.is_trained
         assert list(kb.memory.slots.reader.calibration) == json.loads(parameters["memory_calibration"])
-        found = kb.asking.offers(questions[:60], [["x"]] * 60, no_progress)
+        found = kb.asking.offers(questions[:60], [["x"]] * 60, [False] * 60, no_progress)
     code, out, _ = run("ask", "kb", LEARNED[0].question, "--json")
     assert (code, json.loads(out)["text"]) == (0, LEARNED[0].answer)
     code, out, _ = run("ask", "kb", "What does the mill of Tarn weigh?", "--json")
@@ -557,13 +614,74 @@ def test_a_knowledge_base_is_trained_asked_reopened_and_calibrated_through_the_c
     assert run("calibrate", "kb", "--questions", every)[0] == 0
     again = Gate.from_json(held_parts(tmp_path / "kb")[1]["gate"])
     assert (again.is_trained, again.price, again.n) == (True, gate.price, len(questions))
-    seen = [offer.evidence[0] for offer in found]
+    seen = [offer.evidence for offer in found]
     for route in ROUTES:
         old, new = gate.probabilities(seen)[route], again.probabilities(seen)[route]
         order = np.argsort(old, kind="stable")
         assert (np.diff(new[order]) >= -1e-9).all()
     code, _, err = run("train", "kb", "--questions", every)  # again: on from what is in use
     assert code == 0, err
+
+
+def sideways(parts: Parts) -> Parts:
+    """Return parts whose adapter turns every question to one and the same side."""
+    up = torch.randn(parts.up.shape, generator=torch.Generator().manual_seed(3))
+    return Parts(parts.gate, parts.calibration, parts.down, 100 * up, parts.price)
+
+
+def test_an_adapter_that_does_not_help_is_not_put_into_use_and_the_command_line_says_so(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every, told = write_questions(tmp_path / "q.jsonl"), "retriever as it was, for that did not help there"
+    assert run("config", "kb", "train.steps=20")[0] == 0
+
+    with open_fake(tmp_path / "kb") as kb:
+        calibration = kb.memory.slots.reader.calibration
+
+    def parameters() -> dict[str, str]:
+        return held_parts(tmp_path / "kb")[1]
+
+    monkeypatch.setattr(joint, "fit", lambda *given: sideways(fit(*given)))
+    code, out, err = run("train", "kb", "--questions", every)
+    assert (code, told in out) == (0, True), err
+    assert "query_adapter" not in parameters()
+    with open_fake(tmp_path / "kb") as kb:
+        assert kb.memory.slots.reader.calibration != calibration  # the other part helped, and is there
+        adapter = QueryAdapter.identity(FAKE_WIDTH, 2, 1)
+        adapter.up[:] = 0.01
+        kb.asking.install(Gate.default(), adapter, kb.memory.slots.reader.calibration)
+    code, out, err = run("train", "kb", "--questions", every)
+    assert (code, told in out) == (0, True), err
+    assert parameters()["query_adapter"] == adapter.to_json()
+
+
+def hidden_by(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, share: float, seed: int) -> list[bool]:
+    """Return of which questions joint training hides the own fact."""
+    found: list[bool] = []
+
+    def listen(self: Asking, questions: object, gold: object, hide: list[bool], progress: object) -> None:
+        found.extend(hide)
+        raise StoppedError
+
+    kb.configure("train.leave_one_out", share)
+    kb.configure("train.seed", seed)
+    monkeypatch.setattr(Asking, "offers", listen)
+    with pytest.raises(StoppedError):
+        train_joint(kb, *asked_questions())
+    return found
+
+
+def test_leave_one_out_hides_a_share_of_the_own_facts_drawn_by_the_seed(
+    taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(taught, tmp_path / "kb")
+    with open_fake(tmp_path / "kb") as kb:
+        every, nothing = (hidden_by(kb, monkeypatch, share, 7) for share in (1.0, 0.0))
+        half, again, other = (hidden_by(kb, monkeypatch, 0.5, seed) for seed in (7, 7, 8))
+    assert len(half) == len(every) == sum(bool(gold) for gold in asked_questions()[1])
+    assert (all(every), any(nothing)) == (True, False)
+    assert 0.4 < np.mean(half) < 0.6
+    assert half == again != other
 
 
 def test_too_few_questions_or_no_facts_are_an_error_that_changes_nothing(run: Run, tmp_path: Path) -> None:

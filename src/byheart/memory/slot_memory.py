@@ -261,11 +261,12 @@ class SlotMemory:
         return reads
 
     def _found(self, keys: Floats, k: int, hidden: Sequence[Collection[int]] | None) -> list[list[Found]]:
-        """Return per question slots by falling cosine, those of its hidden facts left out."""
-        found = self.slots.search(keys, k)
+        """Return per question up to `k` slots by falling cosine, those of its hidden facts left out."""
         if hidden is None:
-            return found
-        return [[one for one in of_one if one.fact not in out] for of_one, out in zip(found, hidden, strict=True)]
+            return self.slots.search(keys, k)
+        doomed = self.slots.of_facts([fact for out in hidden for fact in out])
+        found = self.slots.search(keys, k + sum(map(len, doomed.values())))  # what is hidden takes nobody's place
+        return [[one for one in of_one if one.fact not in out][:k] for of_one, out in zip(found, hidden, strict=True)]
 
     def _candidates(
         self, questions: Sequence[Question], keys: Floats, hidden: Sequence[Collection[int]] | None = None
