@@ -52,7 +52,11 @@ class Asking:
     reader: Callable[[], Reader]
 
     def answer_many(
-        self, questions: Sequence[Question], wishes: Wishes, routes: Sequence[Route] | None = None
+        self,
+        questions: Sequence[Question],
+        wishes: Wishes,
+        routes: Sequence[Route] | None = None,
+        gate: Gate | None = None,
     ) -> list[Answer]:
         """Return one answer per question.
 
@@ -60,6 +64,7 @@ class Asking:
             questions: Questions and claims.
             wishes: Risk and budget.
             routes: Ways they are to go; None to let the gate decide.
+            gate: One to use instead of the knowledge base's.
 
         Returns:
             Answers in order.
@@ -68,7 +73,7 @@ class Asking:
         if not is_needed or not self.facts.is_used():
             return self._without_memory(questions, routes)
         with self.database.read() as connection:
-            answers, recalls = self._engine(GateRouter(connection, wishes)).answer_recalled(questions, routes)
+            answers, recalls = self._engine(GateRouter(connection, wishes, gate)).answer_recalled(questions, routes)
         if routes is None:  # what is asked of one route only is measured, not used
             self.facts.count(
                 [r for r, a in zip(recalls, answers, strict=True) if r is not None and a.route is Route.MEMORY]
@@ -218,17 +223,19 @@ class Asking:
                 f"calibrating needs {LEAST_QUESTIONS} held-out questions and facts in memory, got {len(questions)} "
                 f"questions; pass more, or learn facts first"
             )
-        right: dict[Route, list[bool]] = {Route.MEMORY: [], Route.BOTH: [], Route.RETRIEVAL: []}
-        for first in range(0, len(questions), BATCH):
-            batch, answers = questions[first : first + BATCH], gold[first : first + BATCH]
-            for route, marks in right.items():
-                given = self.answer_many(batch, Wishes(), [route] * len(batch))
-                marks += [is_right(answer.text, held) for answer, held in zip(given, answers, strict=True)]
-            progress(first + len(batch), len(questions), "questions answered")
         queries = self.encoder().encode_queries([question.text for question in questions])
         with self.database.read() as connection:
             recalls = self.facts.recall_held(questions, queries)  # not `recall`: what is measured is no use
             found, held = GateRouter(connection, Wishes()).evidence(questions, recalls), read_gate(connection)
+        recalled = [is_right(recall.answer, given) for recall, given in zip(recalls, gold, strict=True)]
+        right: dict[Route, list[bool]] = {Route.MEMORY: recalled, Route.BOTH: [], Route.RETRIEVAL: []}
+        weighing = held.calibrated(found, {Route.MEMORY: recalled})  # where both are asked, it weighs memory's answer
+        for first in range(0, len(questions), BATCH):
+            batch, answers = questions[first : first + BATCH], gold[first : first + BATCH]
+            for route in (Route.BOTH, Route.RETRIEVAL):
+                given = self.answer_many(batch, Wishes(), [route] * len(batch), weighing)
+                right[route] += [is_right(answer.text, held) for answer, held in zip(given, answers, strict=True)]
+            progress(first + len(batch), len(questions), "questions answered")
         gate = held.calibrated(found, right)
         with self.database.write() as connection:
             write_gate(connection, gate, found, right[Route.MEMORY])

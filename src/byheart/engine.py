@@ -205,8 +205,9 @@ def _answer(row: _Row, clock: _Clock, epoch: int) -> Answer:
         return answer
     if answer.text is None:  # the fact's own passage was read, and says nothing the reader could use
         return replace(_recalled(row, row.recall, clock, epoch), route=Route.BOTH, used=answer.used)
-    said, is_read = str(row.recall.answer), (answer.confidence or 0.0) > row.recall.probability
-    used = answer if is_read else replace(_recalled(row, row.recall, clock, epoch), route=Route.BOTH, used=answer.used)
+    said, recalled = str(row.recall.answer), replace(_recalled(row, row.recall, clock, epoch), route=Route.BOTH)
+    is_read = (answer.confidence or 0.0) > (recalled.confidence or 0.0)  # both calibrated, where the gate is
+    used = answer if is_read else replace(recalled, used=answer.used)
     if _plain(answer.text) == _plain(said):
         return replace(used, fact_id=row.recall.fact.id)
     taken = Route.RETRIEVAL if is_read else Route.MEMORY

@@ -135,10 +135,13 @@ class Offering:
     ) -> tuple[list[Recall], list[list[int]]]:
         """Return what memory says, and which facts it was not to see: those that hidden questions are about."""
         recalls = self.facts.recall_held(questions, queries)
-        rows = zip(questions, gold, recalls, hide, strict=True)
-        hidden = [self._own(question, given, recall) if out else [] for question, given, recall, out in rows]
-        again = [i for i, own in enumerate(hidden) if own]
-        if again:
+        hidden: list[list[int]] = [[] for _ in questions]
+        again = [i for i, out in enumerate(hide) if out]
+        while again:  # another fact with the answer may move up
+            own = {i: self._own(questions[i], gold[i], recalls[i]) for i in again}
+            again = [i for i in again if own[i]]
+            for i in again:
+                hidden[i] += own[i]
             said = self.facts.recall_held([questions[i] for i in again], queries[again], [hidden[i] for i in again])
             anew = dict(zip(again, said, strict=True))
             recalls = [anew.get(i, recall) for i, recall in enumerate(recalls)]

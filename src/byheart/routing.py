@@ -43,19 +43,20 @@ class Calibration:
 class GateRouter:
     """The gate of one knowledge base, inside an open transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, wishes: Wishes) -> None:
+    def __init__(self, connection: sqlite3.Connection, wishes: Wishes, gate: Gate | None = None) -> None:
         """Read the gate, and turn what is wished into a threshold and a price.
 
         Args:
             connection: Connection to the database.
             wishes: Risk and budget.
+            gate: The gate, None for the one that is stored.
 
         Raises:
             ConfigError: A risk or a budget is wished for that the calibration set cannot promise.
             FormatError: The stored gate is of another format.
         """
         self._terms = TermTable(connection)
-        self.gate = read_gate(connection)
+        self.gate = gate or read_gate(connection)
         held = read_calibration(connection)
         self.bound = None if wishes.risk is None else _bound(held, wishes)
         self.price = self.gate.price if wishes.budget is None else _price(held, wishes.budget)

@@ -26,7 +26,7 @@ from byheart.types import Question
 TAKEN = (Route.MEMORY, Route.BOTH, Route.RETRIEVAL)
 STANDARD = "always-retrieve"
 BUDGETS = tuple(round(0.1 * i, 1) for i in range(11))
-RISKS = (0.01, 0.02, 0.05, 0.1)
+RISKS = ((0.01, 0.95), (0.01, 0.9), (0.02, 0.95), (0.05, 0.95), (0.1, 0.95))  # and the confidence asked for
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 BINS = 10
 SILENT = Outcome(None, None, (), retrievals=0, reads=0, prompt_tokens=0)
@@ -243,18 +243,25 @@ def risk_figures(session: Session, split: str, found: Told, name: str) -> list[F
     """Return the risk observed at each risk asked for, exact binomial; a risk that cannot be promised is left out."""
     figures = []
     right = found.right(Route.MEMORY)
-    for wish, decisions in _kept(session, found.requests, [Wishes(risk) for risk in RISKS]):
-        risk = wish.risk
-        places = [i for i, decision in enumerate(decisions) if decision.route is Route.MEMORY]
-        subject = Subject(session, split, name)
-        flags = [float(decision.route is Route.MEMORY) for decision in decisions]
-        figures += subject.means({f"coverage_at_risk@{risk:g}": flags})
+    for wish, decisions in _kept(session, found.requests, [Wishes(*asked) for asked in RISKS]):
+        name_of = f"@{wish.risk:g}" + ("" if wish.confidence == Wishes().confidence else f",conf{wish.confidence:g}")
+        routes = [decision.route for decision in decisions]
+        subject, flags = Subject(session, split, name), [float(route is Route.MEMORY) for route in routes]
+        wrong = [f * (not ok) for f, ok in zip(flags, right, strict=True)]
+        marks = _marks(found.requests, System(name, routes, found.chosen(routes)))
         figures += subject.means(
-            {f"false_memory_answers_at_risk@{risk:g}": [f * (not ok) for f, ok in zip(flags, right, strict=True)]}
+            {
+                f"coverage_at_risk{name_of}": flags,
+                f"false_memory_answers_at_risk{name_of}": wrong,
+                f"retrieval_calls_at_risk{name_of}": marks.calls,
+            }
         )
-        if places:
-            wrong = sum(not right[i] for i in places)
-            figures.append(subject.figure(f"risk_observed@{risk:g}", "share", binomial(wrong, len(places))))
+        if any(marks.counted):
+            precision = ratio(marks.right, marks.counted, session.rng())
+            figures.append(subject.figure(f"answer_precision_at_risk{name_of}", "share", precision))
+        if any(flags):
+            seen = binomial(int(sum(wrong)), int(sum(flags)))
+            figures.append(subject.figure(f"risk_observed{name_of}", "share", seen))
     return figures
 
 

@@ -127,9 +127,9 @@ def train_joint(
     kept = [laid_out([o for o, flag in zip(offers, held, strict=True) if flag is side]) for side in (False, True)]
     start = starting_parts(kept[0].queries.shape[1], settings, kb.asking.adapter())
     parts = fit(start, kept[0], settings, weight, state, progress)
+    parts, undone = better(start, parts, *(objective(p, kept[1], settings, weight, None) for p in (start, parts)))
     before, after = (objective(p, kept[0], settings, weight, None) for p in (start, parts))
-    unseen = [objective(p, kept[1], settings, weight, None) for p in (start, parts)]
-    parts, undone = better(start, parts, *unseen)
+    unseen = [float(objective(p, kept[1], settings, weight, None).likelihood) for p in (start, parts)]
     _install(kb, parts, settings)
     calibrated = kb.calibrate([questions[i] for i in rest], [gold[i] for i in rest], progress)
     state.unlink(missing_ok=True)
@@ -138,8 +138,8 @@ def train_joint(
         held_out=sum(held),
         loss_before=float(before.likelihood),
         loss_after=float(after.likelihood),
-        held_out_before=float(unseen[0].likelihood),
-        held_out_after=float(unseen[1].likelihood),
+        held_out_before=unseen[0],
+        held_out_after=unseen[1],
         undone=undone,
         routes=dict(zip(NAMES, after.routes.mean(dim=0).tolist(), strict=True)),
         price=parts.price,
@@ -252,17 +252,23 @@ def better(start: Parts, parts: Parts, before: Step, after: Step) -> tuple[Parts
         after: What the trained parts give on them.
 
     Returns:
-        The parts, and the names of those that are as they were: memory's calibration or the query adapter stays where
-        its route's likelihood did not rise by more than a standard error. The gate is judged when it is calibrated.
+        The parts, and the names of those that moved and are as they were again: memory's calibration or the query
+        adapter goes back where its route's likelihood did not rise by more than a standard error. The gate is judged
+        when it is calibrated.
     """
-    gained, undone = (after.likelihoods - before.likelihoods).detach(), []
-    for name, route in (("memory", Route.MEMORY), ("retriever", Route.RETRIEVAL)):
-        of_one = gained[:, ROUTES.index(route)]
-        if float(of_one.mean()) <= float(of_one.std(correction=0)) / len(of_one) ** 0.5:
+    gains = (after.likelihoods - before.likelihoods).detach()
+    kept, undone = parts.copied(), []
+    for name, route, tensors in (
+        ("memory", Route.MEMORY, ("calibration",)),
+        ("retriever", Route.RETRIEVAL, ("down", "up")),
+    ):
+        gained = gains[:, ROUTES.index(route)]
+        is_better = float(gained.mean()) > float(gained.std(correction=0)) / len(gained) ** 0.5
+        if not is_better and any(not torch.equal(getattr(start, t), getattr(parts, t)) for t in tensors):
             undone.append(name)
-    calibration = start.calibration if "memory" in undone else parts.calibration
-    down, up = (start.down, start.up) if "retriever" in undone else (parts.down, parts.up)
-    return Parts(parts.gate, calibration, down, up, parts.price), tuple(undone)
+            for tensor in tensors:
+                setattr(kept, tensor, getattr(start, tensor).detach().clone())
+    return kept, tuple(undone)
 
 
 def starting_parts(width: int, settings: TrainConfig, held: QueryAdapter | None = None) -> Parts:
