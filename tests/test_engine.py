@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from byheart import facts as facts_module
+from byheart.decisions import Chance, Decision
 from byheart.engine import Engine
 from byheart.errors import KernelError
 from byheart.fakes import FakeEncoder, FakeMemory, FakeReader, FakeRetriever, FakeRouter
@@ -176,6 +177,29 @@ def test_memory_and_passage_that_disagree_are_both_told() -> None:
     assert known.disagreement is not None
     assert known.disagreement.memory == "7 metres"
     assert known.text in {known.disagreement.memory, known.disagreement.passage}
+
+
+class WeighingRouter(FakeRouter):
+    """Gives memory a fixed chance, however sure memory is of itself."""
+
+    def __init__(self, chance: float) -> None:
+        super().__init__()
+        self.chance = chance
+
+    def route(self, questions: Sequence[Question], recalls: Sequence[Recall]) -> list[Decision]:
+        found = super().route(questions, recalls)
+        return [replace(one, chances=(Chance(Route.MEMORY, self.chance, 0.0),)) for one in found]
+
+
+@pytest.mark.parametrize(("chance", "taken"), [(0.02, Route.RETRIEVAL), (0.999, Route.MEMORY)])
+def test_where_memory_and_passage_disagree_memorys_calibrated_chance_counts(chance: float, taken: Route) -> None:
+    place = Citation(PASSAGES[1].id, PASSAGES[1].page, "", 0, 9, PASSAGES[1].text[:9])
+    memory = FakeMemory([replace(FACT, answer="7 metres")], [place])  # sure of it, and wrong
+    whole = replace(engine(FakeReader()), memory=memory, router=WeighingRouter(chance))
+    [answer] = whole.answer_many(asked("How deep is Lake Orm?"), [Route.BOTH])
+    assert answer.disagreement is not None
+    assert answer.disagreement.used is taken
+    assert (answer.text == "7 metres") is (taken is Route.MEMORY)
 
 
 def test_a_forced_memory_route_abstains_where_memory_has_nothing() -> None:
