@@ -1,10 +1,10 @@
-"""How much faster memory answers than retrieval: paraphrases of the same facts, asked both ways in turn, in one process.
+"""How much faster memory answers than retrieval: paraphrases of facts, asked both ways in turn, in one process.
 
 Run after `byheart evaluate nq`, whose knowledge base it copies:
 
     python -m benchmarks.latency --data DIR [--kb work/evaluate/nq/kb] [--language-model]
 
-Memory learns the 200 facts of `test_nq`. Each question is asked one at a time on a warm system, first of memory, then of
+Memory learns the 200 facts of `test_nq`. Each question is asked one at a time on a warm system, of memory and then of
 documents, so that whatever else the machine does meets both alike. Seconds are wall clock from text to answer, with
 encoding the question in both. Five passages are read. The gate's own seconds are those of the step `gate` of an answer
 whose route it chose. With `--language-model` the same is done with SmolLM2 as the reader, on fewer questions.
