@@ -33,7 +33,7 @@ DRAWS = 2_000
 WARM_UP = 3
 READERS = {"compact": 100, "causal-lm": 20}  # questions asked with each
 WAYS = {"route-memory": Route.MEMORY, "always-retrieve": Route.RETRIEVAL, "byheart": None}
-COMMAND = "python -m benchmarks.latency --data DIR --language-model"
+COMMAND = "python -m benchmarks.latency --data DIR"
 Found = Iterator[tuple[str, str, str, Interval]]
 
 
@@ -44,7 +44,10 @@ def main() -> None:
     parser.add_argument("--kb", type=Path, default=Path("work/evaluate/nq/kb"), help="knowledge base of the NQ corpus")
     parser.add_argument("--language-model", action="store_true", help="with SmolLM2 as the reader, too")
     arguments = parser.parse_args()
-    place = [asdict(origin(COMMAND))[name] for name in ("command", "commit", "date", "cpu")]
+    place = [
+        asdict(origin(COMMAND + " --language-model" * arguments.language_model))[name]
+        for name in ("command", "commit", "date", "cpu")
+    ]
     readers = READERS if arguments.language_model else {"compact": READERS["compact"]}
     facts = question_pairs(arguments.data, "test_nq")
     rows = []

@@ -24,13 +24,13 @@ from byheart.evaluate.routing import (
     System,
     Told,
     budget_figures,
-    cache_routes,
     kind_figures,
     lead_figure,
     reliability_figures,
     risk_figures,
     routed_figures,
     systems,
+    threshold_routes,
 )
 from byheart.evaluate.session import Outcome, Session
 from byheart.types import Document, Question
@@ -174,14 +174,14 @@ def test_kinds_are_told_apart_and_two_systems_compared_in_pairs() -> None:
 
 def test_a_cosine_cache_takes_the_threshold_that_is_right_most_often() -> None:
     cosines, right, standard = [0.9, 0.8, 0.7, 0.6], [True, True, False, True], [False, False, True, False]
-    threshold, routes = cache_routes(cosines, right, standard, [0.85, 0.6, 0.5])
+    threshold, routes = threshold_routes(cosines, right, standard, [0.85, 0.6, 0.5])
     assert threshold == 0.6  # as good as 0.8, and lower
     assert routes == [Route.MEMORY, Route.MEMORY, Route.RETRIEVAL]
 
 
 @pytest.mark.parametrize(("cosines", "right"), [([], []), ([0.99, 0.5], [False, False])])
 def test_a_cosine_cache_that_is_never_better_never_answers(cosines: list[float], right: list[bool]) -> None:
-    threshold, routes = cache_routes(cosines, right, [True] * len(right), [1.0, 0.99, 0.2])
+    threshold, routes = threshold_routes(cosines, right, [True] * len(right), [1.0, 0.99, 0.2])
     assert threshold > 1
     assert routes == [Route.RETRIEVAL] * 3
 
@@ -194,7 +194,7 @@ def test_a_caches_threshold_is_the_best_of_all_also_among_equal_cosines(rows: li
     def n_right(threshold: float) -> int:
         return sum(r if c >= threshold else s for c, r, s in zip(cosines, right, standard, strict=True))
 
-    threshold, _ = cache_routes(cosines, right, standard, [])
+    threshold, _ = threshold_routes(cosines, right, standard, [])
     assert n_right(threshold) == max(map(n_right, (0.0, 0.25, 0.5, 0.75, 1.0, 2.0)))
 
 

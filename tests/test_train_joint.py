@@ -17,7 +17,7 @@ from torch import Tensor
 
 from byheart import cli, folder, knowledge, readers
 from byheart.asking import Asking
-from byheart.config import TrainConfig
+from byheart.config import Config, TrainConfig
 from byheart.decisions import Evidence, Route
 from byheart.errors import TrainingError
 from byheart.fakes import WIDTH as FAKE_WIDTH
@@ -308,7 +308,16 @@ def gained(memory: tuple[float, ...], retrieval: tuple[float, ...]) -> tuple[Ste
     more = torch.tensor([memory, [-9.0] * len(memory), retrieval, [0.0] * len(memory)]).T
     nothing = torch.zeros(())
     first, second = (
-        Step(nothing, nothing, nothing, likelihoods=rows, routes=rows.exp(), slots=rows.exp(), ranking=rows)
+        Step(
+            nothing,
+            nothing,
+            nothing,
+            likelihoods=rows,
+            recalls=rows[:, 0],
+            routes=rows.exp(),
+            slots=rows.exp(),
+            ranking=rows,
+        )
         for rows in (before, before + more)
     )
     return first, second
@@ -431,6 +440,32 @@ def test_a_state_of_other_questions_or_settings_is_not_gone_on_from(tmp_path: Pa
         done.clear()
         with pytest.raises(StoppedError):
             trained(tmp_path, settings, told=stop_after(25))
+
+
+def test_a_calibration_that_comes_to_hold_everything_for_known_is_undone() -> None:
+    questions, start = laid_out(made_up()), starting_parts(WIDTH, QUICK)
+    sure = Parts(start.gate, start.calibration + torch.tensor([0.0, 5.0, 0.0]), start.down, start.up)
+    before, after = (objective(p, questions, QUICK, WEIGHT, None) for p in (start, sure))
+    place = ROUTES.index(Route.MEMORY)
+    assert after.likelihoods[:, place].mean() > before.likelihoods[:, place].mean()  # which alone would keep it
+    found, names = better(start, sure, before, after)
+    assert names == ("memory",)
+    assert torch.equal(found.calibration, start.calibration)
+
+
+@pytest.mark.parametrize("damage", [b"garbage", b"", b"PK\x03\x04half of a state"])
+def test_a_damaged_state_is_named_and_nothing_is_trained(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "state.pt").write_bytes(damage)
+    with pytest.raises(TrainingError, match=r"state\.pt cannot be read .* delete it"):
+        trained(tmp_path, QUICK)
+
+
+def test_a_knowledge_base_without_texts_is_refused(tmp_path: Path) -> None:
+    config = Config().replace("ledger.text", "false")
+    with init(tmp_path / "kb", config, encoder=FakeEncoder(), reader=FakeReader()) as kb:
+        kb.learn(LEARNED)
+        with pytest.raises(TrainingError, match=r"ledger\.text"):
+            train_joint(kb, *asked_questions())
 
 
 # Collapses.
@@ -594,7 +629,7 @@ def test_a_knowledge_base_is_trained_asked_reopened_and_calibrated_through_the_c
     code, out, err = run("train", "kb", "--questions", every)
     assert code == 0, err
     assert "held out" in out
-    assert "as it was" not in out  # each part helped
+    assert "retriever as it was" not in out  # it helped
     assert "calibrated" in out
     epoch, parameters = held_parts(tmp_path / "kb")
     assert epoch == before[0] + 2
@@ -646,7 +681,8 @@ def test_an_adapter_that_does_not_help_is_not_put_into_use_and_the_command_line_
     assert (code, told in out) == (0, True), err
     assert "query_adapter" not in parameters()
     with open_fake(tmp_path / "kb") as kb:
-        assert kb.memory.slots.reader.calibration != calibration  # the other part helped, and is there
+        is_kept = "memory as it was" not in out  # the other part is judged by itself
+        assert (kb.memory.slots.reader.calibration != calibration) is is_kept
         adapter = QueryAdapter.identity(FAKE_WIDTH, 2, 1)
         adapter.up[:] = 0.01
         kb.asking.install(Gate.default(), adapter, kb.memory.slots.reader.calibration)

@@ -234,7 +234,7 @@ class Asking:
             batch, answers = questions[first : first + BATCH], gold[first : first + BATCH]
             for route in (Route.BOTH, Route.RETRIEVAL):
                 given = self.answer_many(batch, Wishes(), [route] * len(batch), weighing)
-                right[route] += [is_right(answer.text, held) for answer, held in zip(given, answers, strict=True)]
+                right[route] += [is_right(one.text, accepted) for one, accepted in zip(given, answers, strict=True)]
             progress(first + len(batch), len(questions), "questions answered")
         gate = held.calibrated(found, right)
         with self.database.write() as connection:

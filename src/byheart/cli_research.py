@@ -110,14 +110,15 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 def _train_reader(arguments: argparse.Namespace) -> None:
     from byheart.reader.compact import shipped_weights
+    from byheart.train.claims import ClaimTraining, train_claims
     from byheart.train.reader import ReaderTraining, train_reader
 
     training = ReaderTraining(epochs=arguments.epochs, precision=arguments.precision)
     weights = arguments.out or shipped_weights()
     with Bar() as bar:
         train_reader(arguments.data, arguments.work, weights, training, bar)
-    arguments.out = weights
-    _train_claims(arguments)  # the reader's file held no other weights for claims
+        claims = ClaimTraining(precision=arguments.precision)
+        print(train_claims(arguments.data, arguments.work / "claims", weights, claims, bar))
 
 
 def _train_claims(arguments: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from byheart.capacity import measured
 from byheart.config import Config, EncoderConfig
 from byheart.errors import KernelError, KnowledgeError
-from byheart.grounds import grounds, words_of
+from byheart.grounds import grounds
 from byheart.interfaces import Encoder, Floats
 from byheart.learning import Learning
 from byheart.memory.ledger import Ledger
@@ -215,10 +215,6 @@ class Facts:
             )
             for recall, of_one in zip(recalls, near, strict=True)
         ]
-
-    def words(self, facts: Sequence[Fact]) -> list[Passage | None]:
-        """Return the words each fact rests on, None where there are none, inside an open transaction."""
-        return [words_of(fact, Documents(self._database.connection)) for fact in facts]
 
     def listed(self, search: str = "", limit: int | None = None) -> list[Fact]:
         """Return facts in the order they were learned, those that hold `search` where it is given."""

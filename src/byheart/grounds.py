@@ -32,7 +32,8 @@ def grounds(
         n: Passages at most.
 
     Returns:
-        Passages, each with the cosine of its fact; none where the facts have neither place nor evidence.
+        Passages, each with the cosine of its fact; none where the facts have neither place nor evidence, and none is
+        a claim that holds.
     """
     facts, found = dict(held), dict[str, tuple[Passage, float]]()
     known = recall.fact.id if recall.fact is not None and recall.probability > recall.not_known else None
@@ -71,5 +72,6 @@ def _holds(fact: Fact) -> bool:
 
 
 def _kept(fact: Fact, name: str, text: str) -> Passage:
-    """Return words that the ledger keeps of a fact, as a passage of their own."""
-    return Passage(f"{fact.id}:{name}", fact.source.note or fact.id, "", (), text, 0, len(text))
+    """Return words that the ledger keeps of a fact, as a passage of its page, or of its own where it has none."""
+    page = fact.source.page
+    return Passage(f"{page or fact.id}:{name}", page or fact.source.note or fact.id, "", (), text, 0, len(text))

@@ -95,7 +95,7 @@ def _cache(session: Session, split: str, given: Compared, found: Told) -> System
     )
     right = [is_right(said.answer, request.gold) for said, request in zip(held, given.calibration, strict=True)]
     said = cached(encoder, given.facts, given.requests)
-    _, routes = routing.cache_routes([one.score for one in held], right, standard, [one.score for one in said])
+    _, routes = routing.threshold_routes([one.score for one in held], right, standard, [one.score for one in said])
     outcomes = [
         routing.recalled(str(one.answer)) if route is Route.MEMORY else found.of[Route.RETRIEVAL][i]
         for i, (one, route) in enumerate(zip(said, routes, strict=True))

@@ -31,6 +31,7 @@ PAST = 3_000  # requests of past traffic
 LEAST = 2  # times a fact was asked before it is learned
 BINS = 5
 CALIBRATION = 0.3
+NEVER = float("inf")  # no fact is so popular
 
 
 def corpus(data: Path) -> Corpus:
@@ -68,16 +69,26 @@ def measure(session: Session, spares: Spares) -> list[Figure]:
         asked = [requests[row.id] for row in reported]
         found = routing.told(copied, "popqa", asked)
         decisions = routing.decided(copied, asked)
-        systems = [*routing.systems(found, {"byheart": decisions}), _by_popularity(reported, held, found)]
+        systems = [
+            *routing.systems(found, {"byheart": decisions}),
+            _by_popularity(copied, reported, held, [requests[row.id] for row in held], found),
+        ]
         figures = routing.routed_figures(copied, "facts", asked, systems)
         ours = next(system for system in systems if system.name == "byheart")
         return [*figures, *_bins(copied, reported, asked, ours)]
 
 
-def _by_popularity(reported: Sequence[Popular], held: Sequence[Popular], found: routing.Told) -> System:
-    """Return the baseline that asks memory about the popular half, and retrieves for the other."""
-    least = float(np.median([row.views for row in held]))
-    routes = [Route.MEMORY if row.views >= least else Route.RETRIEVAL for row in reported]
+def _by_popularity(
+    session: Session,
+    reported: Sequence[Popular],
+    held: Sequence[Popular],
+    calibration: Sequence[Request],
+    found: routing.Told,
+) -> System:
+    """Return the baseline that asks memory from a popularity on, the one that is best on the calibration questions."""
+    told = routing.told(session, "popqa-calibration", calibration, [Route.MEMORY, Route.RETRIEVAL])
+    views, asked = ([float(row.views) for row in rows] for rows in (held, reported))
+    _, routes = routing.threshold_routes(views, told.right(Route.MEMORY), told.right(Route.RETRIEVAL), asked, NEVER)
     return System("popularity", routes, found.chosen(routes))
 
 

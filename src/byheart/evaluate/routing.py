@@ -137,27 +137,32 @@ def systems(found: Told, decisions: Mapping[str, Sequence[Decision]]) -> list[Sy
     return [System(name, routes, found.chosen(routes)) for name, routes in chosen.items()]
 
 
-def cache_routes(
-    cosines: Sequence[float], right: Sequence[bool], standard: Sequence[bool], asked: Sequence[float]
+def threshold_routes(
+    scores: Sequence[float],
+    right: Sequence[bool],
+    standard: Sequence[bool],
+    asked: Sequence[float],
+    never: float = 2.0,
 ) -> tuple[float, list[Route]]:
-    """Return the threshold of a cosine cache that is best on calibration requests, and its routes on others.
+    """Return the threshold of one number that is best on calibration requests, and the routes it gives others.
 
     Args:
-        cosines: Of the calibration requests to the nearest fact.
-        right: Whether that fact's answer is right.
+        scores: Of the calibration requests, as the cosine to the nearest fact.
+        right: Whether memory's answer is right.
         standard: Whether retrieving is right there.
-        asked: Cosines of the requests to route.
+        asked: Scores of the requests to route.
+        never: A threshold that no score reaches.
 
     Returns:
         The threshold with the most right answers, the lowest among equals; below it, everything is retrieved.
     """
-    order = np.argsort(-np.asarray(cosines), kind="stable")
-    ordered = np.asarray(cosines, float)[order]
+    order = np.argsort(-np.asarray(scores), kind="stable")
+    ordered = np.asarray(scores, float)[order]
     gain = np.cumsum(np.asarray(right, float)[order] - np.asarray(standard, float)[order])
-    gain[:-1][ordered[:-1] == ordered[1:]] = -np.inf  # equal cosines are answered together
+    gain[:-1][ordered[:-1] == ordered[1:]] = -np.inf  # equal scores are answered together
     best = int(len(gain) - 1 - np.argmax(gain[::-1])) if len(gain) and gain.max() > 0 else -1
-    threshold = float(ordered[best]) if best >= 0 else 2.0
-    return threshold, [Route.MEMORY if cosine >= threshold else Route.RETRIEVAL for cosine in asked]
+    threshold = float(ordered[best]) if best >= 0 else never
+    return threshold, [Route.MEMORY if score >= threshold else Route.RETRIEVAL for score in asked]
 
 
 def routed_figures(session: Session, split: str, requests: Sequence[Request], found: Sequence[System]) -> list[Figure]:
@@ -244,24 +249,24 @@ def risk_figures(session: Session, split: str, found: Told, name: str) -> list[F
     figures = []
     right = found.right(Route.MEMORY)
     for wish, decisions in _kept(session, found.requests, [Wishes(*asked) for asked in RISKS]):
-        name_of = f"@{wish.risk:g}" + ("" if wish.confidence == Wishes().confidence else f",conf{wish.confidence:g}")
+        asked_for = f"@{wish.risk:g}" + ("" if wish.confidence == Wishes().confidence else f",conf{wish.confidence:g}")
         routes = [decision.route for decision in decisions]
         subject, flags = Subject(session, split, name), [float(route is Route.MEMORY) for route in routes]
         wrong = [f * (not ok) for f, ok in zip(flags, right, strict=True)]
         marks = _marks(found.requests, System(name, routes, found.chosen(routes)))
         figures += subject.means(
             {
-                f"coverage_at_risk{name_of}": flags,
-                f"false_memory_answers_at_risk{name_of}": wrong,
-                f"retrieval_calls_at_risk{name_of}": marks.calls,
+                f"coverage_at_risk{asked_for}": flags,
+                f"false_memory_answers_at_risk{asked_for}": wrong,
             }
         )
+        figures += subject.means({f"retrieval_calls_at_risk{asked_for}": marks.calls}, "per question")
         if any(marks.counted):
             precision = ratio(marks.right, marks.counted, session.rng())
-            figures.append(subject.figure(f"answer_precision_at_risk{name_of}", "share", precision))
+            figures.append(subject.figure(f"answer_precision_at_risk{asked_for}", "share", precision))
         if any(flags):
             seen = binomial(int(sum(wrong)), int(sum(flags)))
-            figures.append(subject.figure(f"risk_observed{name_of}", "share", seen))
+            figures.append(subject.figure(f"risk_observed{asked_for}", "share", seen))
     return figures
 
 

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from byheart.reader.compact_model import CompactModel
+from byheart.reader.compact_model import CompactModel, load_weights
 from byheart.reader.windows import Window
 from byheart.text.encoder import pad
 
@@ -97,15 +97,18 @@ def add_claim_weights(
     partial.replace(path)
 
 
-def load_claim_weights(path: Path, model: ClaimModel) -> bool:
+def has_claim_weights(path: Path) -> bool:
+    """Return whether a weight file holds a claim network."""
+    with safe_open(path, framework="pt") as file:
+        return any(name.startswith(PREFIX) for name in file.keys())  # noqa: SIM118 - safe_open is no mapping
+
+
+def load_claim_weights(path: Path, model: ClaimModel) -> None:
     """Put a weight file's claim network on top of its compact reader, which `load_weights` has put there.
 
     Args:
-        path: The weight file.
+        path: The weight file; one that holds none leaves the model as it is.
         model: The model to change.
-
-    Returns:
-        Whether the file holds one; if not, the model is as it was.
     """
     with safe_open(path, framework="pt") as file:
         held = {name: file.get_tensor(name) for name in file.keys() if name.startswith(PREFIX)}  # noqa: SIM118
@@ -120,4 +123,24 @@ def load_claim_weights(path: Path, model: ClaimModel) -> bool:
                     for side in ("left", "right")
                 )
                 parameter.add_((left.T @ right).to(parameter.device))
-    return bool(held)
+
+
+def claim_model(path: Path, base: Path, device: str, of_questions: CompactModel) -> ClaimModel | None:
+    """Return the claim network of a weight file, None where it holds none.
+
+    Args:
+        path: The weight file.
+        base: The base encoder's folder.
+        device: torch device.
+        of_questions: The file's network for questions, whose embeddings it shares: they are the same numbers.
+
+    Returns:
+        The network.
+    """
+    if not has_claim_weights(path):
+        return None
+    model = ClaimModel(base, device)
+    load_weights(path, model)
+    load_claim_weights(path, model)
+    model.encoder.embeddings = of_questions.encoder.embeddings
+    return model

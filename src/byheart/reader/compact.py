@@ -131,12 +131,11 @@ class CompactReader:
     @cached_property
     def _claim_model(self) -> CompactModel:
         """The network for claims; the questions' own where the weight file holds no other."""
-        from byheart.reader.claim_model import ClaimModel, load_claim_weights
-        from byheart.reader.compact_model import load_weights
+        from byheart.reader.claim_model import claim_model
 
-        model = ClaimModel(self.base, self.device)
-        load_weights(self.weights, model)
-        return self._ready(model) if load_claim_weights(self.weights, model) else self._loaded[0]
+        of_questions, _ = self._loaded  # which checks what the weights were trained on
+        found = claim_model(self.weights, self.base, self.device, of_questions)
+        return of_questions if found is None else self._ready(found)
 
     def _ready(self, model: CompactModel) -> CompactModel:
         from byheart.text.precision import is_half

@@ -6,6 +6,8 @@ Owns two kinds of files in a work folder. Knows nothing of what is trained.
 from __future__ import annotations
 
 import hashlib
+import os
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from byheart.errors import TrainingError
 from byheart.interfaces import Encoder, Floats
 
 
@@ -50,14 +53,18 @@ class VectorCache:
 
 def save_state(path: Path, state: dict[str, Any]) -> None:
     """Write a training state; a kill in between leaves the last one whole."""
-    partial = path.with_suffix(".partial")
+    partial = path.with_suffix(f".partial-{os.getpid()}")  # another process may be at it, too
     torch.save(state, partial)
     partial.replace(path)
 
 
 def load_state(path: Path) -> dict[str, Any] | None:
-    """Return the training state written last, None when there is none."""
+    """Return the training state written last, None when there is none; TrainingError where it is damaged."""
     if not path.is_file():
         return None
-    state: dict[str, Any] = torch.load(path, weights_only=True)
+    try:
+        state: dict[str, Any] = torch.load(path, weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        what = (str(error) or type(error).__name__).splitlines()[0]
+        raise TrainingError(f"the state {path} cannot be read ({what}); delete it, and training starts anew") from error
     return state

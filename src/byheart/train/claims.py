@@ -7,6 +7,7 @@ started again at any step.
 
 from __future__ import annotations
 
+import hashlib
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -33,10 +34,8 @@ from byheart.train.reader_calibration import calibrate_claims
 from byheart.train.reader_examples import Example, claim_example
 from byheart.types import Verdict
 
-CLOSED, AS_RETRIEVED = (
-    0.08,
-    0.5,
-)  # shares of examples: without a text, up to this with retrieved sentences, then memory's
+CLOSED = 0.08  # share of the examples without a text
+RETRIEVED = 0.42  # share beside sentences as retrieval gives them; the others are beside memory's words
 TRUE_CLAIM = 0.7  # share of memory's examples that end with a claim that holds
 SENTENCES, SIBLINGS = 5, 16
 Neighbours = npt.NDArray[np.int64]
@@ -138,7 +137,8 @@ def fit(
     batches = [batch for one in passes for batch in one]
     rates = cycle(len(batches), settings.learning_rate, settings.warmup)
     optimizer = _optimizer(model, settings)
-    done, started = _resume(work / "claims.pt", settings, model, optimizer), time.perf_counter()
+    run = _run(model, drawn_from)
+    done, started = _resume(work / "claims.pt", settings, run, model, optimizer), time.perf_counter()
     model.train()
     for step in range(done, len(batches)):
         torch.manual_seed(settings.seed + step)  # dropout depends on the step alone
@@ -148,7 +148,7 @@ def fit(
             write_log(work / "claims.jsonl", step, len(batches), time.perf_counter() - started, losses)
         if (step + 1) % settings.checkpoint_steps == 0 or step + 1 == len(batches):
             held = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            save_state(work / "claims.pt", {"step": step + 1, "settings": asdict(settings), **held})
+            save_state(work / "claims.pt", {"step": step + 1, "settings": asdict(settings), "run": run, **held})
         progress(step + 1, len(batches), "steps")
     model.eval()
 
@@ -177,9 +177,10 @@ def examples(drawn_from: Pool, epoch: int, seed: int) -> Iterator[Example]:
     rng = random.Random(100 * seed + epoch)
     for number, claim in enumerate(drawn_from.claims):
         kind = rng.random()
-        shown = [] if kind < CLOSED else _retrieved(drawn_from, number, rng) if kind < AS_RETRIEVED else []
-        if kind >= AS_RETRIEVED:
-            shown = _remembered(drawn_from, number, rng)
+        shown: list[str] = []
+        if kind >= CLOSED:
+            draw = _retrieved if kind < CLOSED + RETRIEVED else _remembered
+            shown = draw(drawn_from, number, rng)
         yield claim_example("fever", plain(claim.claim), claim.verdict, shown, claim.evidence)
     for claim in drawn_from.others:
         yield claim_example("fool_me_twice", claim.claim, claim.verdict, claim.evidence, claim.evidence)
@@ -225,14 +226,23 @@ def _optimizer(model: ClaimModel, settings: ClaimTraining) -> torch.optim.Optimi
     return torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=0.01)
 
 
-def _resume(path: Path, settings: ClaimTraining, model: ClaimModel, optimizer: torch.optim.Optimizer) -> int:
+def _run(model: ClaimModel, drawn_from: Pool) -> str:
+    """Return what a state belongs to: where training starts, and the claims it learns from."""
+    digest = hashlib.sha256(repr((drawn_from.claims, drawn_from.others)).encode())
+    for tensor in model.state_dict().values():
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _resume(path: Path, settings: ClaimTraining, run: str, model: ClaimModel, optimizer: torch.optim.Optimizer) -> int:
     """Put the last saved state back and return the number of steps done, 0 where there is none."""
     state = load_state(path)
     if state is None:
         return 0
-    if state["settings"] != asdict(settings):
+    if state["settings"] != asdict(settings) or state["run"] != run:
         raise EvaluationError(
-            f"{path.parent} holds a run with other settings ({state['settings']}); use them, or another work folder"
+            f"{path.parent} holds a run with other settings ({state['settings']}), another reader or other claims; "
+            "use these, or another work folder"
         )
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])

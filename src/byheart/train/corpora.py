@@ -116,7 +116,7 @@ def held_out_questions(data: Path) -> list[Asked]:
 
 
 def memory_claims(data: Path, n: int = 1_500) -> list[Asked]:
-    """Return the first dev claims of the memory half, which is not reported on: no claim of it is trained on."""
+    """Return the first dev claims of the memory half, on which nothing is trained; none is in split `evaluation`."""
     return [
         Asked(Question.parse(plain(row.claim), Kind.CLAIM), (row.verdict.value,))
         for row in fever_claims(data)

@@ -81,6 +81,8 @@ class Step:
         likelihood: Its first term: mean -log Σ_r π_r · p_r.
         cost: Retrievals per question.
         likelihoods: log p_r(Y | x), abstain last. Shape `batch routes+1`.
+        recalls: log-probability of memory's right output: the right facts, or *not known* where there is none. Shape
+            `batch`.
         routes: π. Shape `batch routes+1`.
         slots: Probabilities of facts and *not known*. Shape `batch facts+1`.
         ranking: Logits of p(d | x). Shape `batch passages`.
@@ -90,6 +92,7 @@ class Step:
     likelihood: Tensor
     cost: Tensor
     likelihoods: Tensor
+    recalls: Tensor
     routes: Tensor
     slots: Tensor
     ranking: Tensor
@@ -119,7 +122,13 @@ def train_joint(
     if len(rest) < LEAST_HELD_OUT or not any(held) or all(held) or not kb.facts(limit=1):
         raise TrainingError(
             f"joint training needs facts in memory and about {4 * LEAST_HELD_OUT} questions with answers, of which "
-            f"{LEAST_HELD_OUT} are held out; got {len(questions)} and {len(rest)}; pass more, or learn facts first"
+            f"{LEAST_HELD_OUT} are held out; got {len(answered)} of {len(questions)} with answers, {len(rest)} held out "
+            "by their texts; pass more, and different ones, or learn facts first"
+        )
+    if not kb.config.ledger.text:
+        raise TrainingError(
+            "joint training compares answers with those of facts, whose texts this knowledge base does not keep "
+            "(ledger.text = false); use byheart calibrate, or a knowledge base that keeps them"
         )
     hide = (np.random.default_rng(settings.seed).random(len(answered)) < settings.leave_one_out).tolist()
     offers = kb.asking.offers([questions[i] for i in answered], [gold[i] for i in answered], hide, progress)
@@ -239,7 +248,8 @@ def objective(
         anchors = anchors + losses.divergence(ranking, begun, questions.passages)
         anchors = anchors + (parts.calibration - start.calibration).pow(2).sum()
         loss = loss + settings.anchor * anchors
-    return Step(loss, likelihood, cost, likelihoods, routes, slots, ranking)
+    recalls = losses.recall_likelihood(slots, questions.is_right * questions.facts)
+    return Step(loss, likelihood, cost, likelihoods, recalls, routes, slots, ranking)
 
 
 def better(start: Parts, parts: Parts, before: Step, after: Step) -> tuple[Parts, tuple[str, ...]]:
@@ -253,16 +263,16 @@ def better(start: Parts, parts: Parts, before: Step, after: Step) -> tuple[Parts
 
     Returns:
         The parts, and the names of those that moved and are as they were again: memory's calibration or the query
-        adapter goes back where its route's likelihood did not rise by more than a standard error. The gate is judged
-        when it is calibrated.
+        adapter goes back where the likelihood of its right output did not rise by more than a standard error. The
+        gate is judged when it is calibrated.
     """
-    gains = (after.likelihoods - before.likelihoods).detach()
+    place = ROUTES.index(Route.RETRIEVAL)
+    retrieved = (after.likelihoods - before.likelihoods).detach()[:, place]
     kept, undone = parts.copied(), []
-    for name, route, tensors in (
-        ("memory", Route.MEMORY, ("calibration",)),
-        ("retriever", Route.RETRIEVAL, ("down", "up")),
+    for name, gained, tensors in (
+        ("memory", (after.recalls - before.recalls).detach(), ("calibration",)),
+        ("retriever", retrieved, ("down", "up")),
     ):
-        gained = gains[:, ROUTES.index(route)]
         is_better = float(gained.mean()) > float(gained.std(correction=0)) / len(gained) ** 0.5
         if not is_better and any(not torch.equal(getattr(start, t), getattr(parts, t)) for t in tensors):
             undone.append(name)

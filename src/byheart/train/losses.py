@@ -35,6 +35,12 @@ def memory_likelihood(slots: Tensor, is_right: Tensor) -> Tensor:
     return ((slots[:, :-1] * is_right).sum(dim=1) + 1e-9).log().clamp(min=NOTHING)
 
 
+def recall_likelihood(slots: Tensor, is_right: Tensor) -> Tensor:
+    """Return the log-probability of memory's right output: right facts, or *not known* without any. Shape `batch`."""
+    known = (slots[:, :-1] * is_right).sum(dim=1)
+    return (torch.where(is_right.any(dim=1), known, slots[:, -1]) + 1e-9).log().clamp(min=NOTHING)
+
+
 def mixed_likelihood(weights: Tensor, reads: Tensor, mask: Tensor) -> Tensor:
     """Return log Σ p(d | x) · p(Y | x, d), with p(d | x) a softmax over what is there.
 

@@ -76,7 +76,7 @@ class Row:
 def train_reader(
     data: Path, work: Path, weights: Path, settings: ReaderTraining, progress: Progress = no_progress
 ) -> Path:
-    """Train and calibrate the compact reader on questions, and write its weights; `claims` then trains verdicts.
+    """Train and calibrate the compact reader, and write its weights; `claims` gives verdicts a network of their own.
 
     Args:
         data: Folder of the public data sets.
