@@ -122,8 +122,8 @@ def train_joint(
     if len(rest) < LEAST_HELD_OUT or not any(held) or all(held) or not kb.facts(limit=1):
         raise TrainingError(
             f"joint training needs facts in memory and about {4 * LEAST_HELD_OUT} questions with answers, of which "
-            f"{LEAST_HELD_OUT} are held out; got {len(answered)} of {len(questions)} with answers, {len(rest)} held out "
-            "by their texts; pass more, and different ones, or learn facts first"
+            f"{LEAST_HELD_OUT} are held out; got {len(answered)} of {len(questions)} with answers, {len(rest)} held "
+            "out by their texts; pass more, and different ones, or learn facts first"
         )
     if not kb.config.ledger.text:
         raise TrainingError(
