@@ -461,7 +461,7 @@ def test_a_damaged_state_is_named_and_nothing_is_trained(tmp_path: Path, damage:
 
 
 def test_a_knowledge_base_without_texts_is_refused(tmp_path: Path) -> None:
-    config = Config().replace("ledger.text", "false")
+    config = Config().replace("ledger.text", False)
     with init(tmp_path / "kb", config, encoder=FakeEncoder(), reader=FakeReader()) as kb:
         kb.learn(LEARNED)
         with pytest.raises(TrainingError, match=r"ledger\.text"):
