@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from byheart import facts as facts_module
+from byheart import show
 from byheart.decisions import Chance, Decision
 from byheart.engine import Engine
 from byheart.errors import KernelError
@@ -200,6 +201,8 @@ def test_where_memory_and_passage_disagree_memorys_calibrated_chance_counts(chan
     assert answer.disagreement is not None
     assert answer.disagreement.used is taken
     assert (answer.text == "7 metres") is (taken is Route.MEMORY)
+    shown, given = show.answer(answer), "memory's is given" if taken is Route.MEMORY else "the passage's is given"
+    assert all(part in shown for part in ('says "7 metres"', answer.disagreement.passage, FACT.changed_at, given))
 
 
 def test_a_forced_memory_route_abstains_where_memory_has_nothing() -> None:

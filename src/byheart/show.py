@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from byheart.reports import AddReport, RemoveReport, Status
-from byheart.types import Answer, Citation, Hit, Passage
+from byheart.types import Answer, Citation, Hit, Passage, Route
 
 QUOTE_CHARACTERS = 240
 # Characters that move the cursor or turn the writing direction: file names and ids may hold them.
@@ -37,6 +37,11 @@ def answer(found: Answer, nearest: Sequence[Passage] = ()) -> str:
     steps = ", ".join(f"{step.name} {step.seconds:.3f}" for step in found.seconds)
     sure = "" if found.confidence is None else f" · confidence {found.confidence:.2f}"
     lines.append(f"{found.route.value}{sure} · {found.total_seconds:.3f} s ({steps})")
+    if found.disagreement is not None:
+        told = found.disagreement
+        taken = "memory's" if told.used is Route.MEMORY else "the passage's"
+        said = f'memory, learned {told.learned_at}, says "{told.memory}", the passage "{told.passage}"'
+        lines.append(line(f"{said}; {taken} is given"))
     if found.citations:
         lines += ["", "Sources"]
     for number, place in enumerate(found.citations, start=1):
