@@ -167,6 +167,21 @@ def test_the_shipped_network_follows_evidence_that_contradicts_the_wording() -> 
     assert (right.text, wrong.text) == ("SUPPORTS", "REFUTES")
 
 
+def test_a_verdict_cites_the_passage_that_decides_it_among_longer_ones() -> None:
+    founded = (
+        "Pedalhaven was founded in 2014 by Mara Oduya and Tomas Vell, two postal workers. Each had repaired "
+        "old bicycles for years. They began with twelve of them, lent from a shed behind the sorting office. In 2016 "
+        "the town gave them its first parking places, and the number of bicycles rose to three hundred."
+    )
+    others = ("Everyone who rents a bike needs an account. An account belongs to one person.",
+              "Pedalhaven runs in Lindwick, Harrowmere and Port Sela. There are 214 zones.")  # fmt: skip
+    reader = CompactReader(EXACT)
+    for claim in ("Pedalhaven was founded by two postal workers.", "Pedalhaven was founded by two bakers."):
+        for order in ((founded, *others), (*others, founded)):
+            [draft] = reader.read([reading(claim, *order)])
+            assert draft.citations[0].page == f"p{order.index(founded)}"
+
+
 # Training.
 
 
@@ -222,5 +237,5 @@ def test_training_lowers_the_loss_and_a_stopped_run_goes_on_to_the_same_weights(
     assert lines[-1]["kind"] < lines[0]["kind"]
     with pytest.raises(EvaluationError, match="other settings"):
         fit(ClaimModel(BASE), made_up(), tmp_path / "whole", replace(settings, seed=5))
-    with pytest.raises(EvaluationError, match="another reader"):  # its weights are others
+    with pytest.raises(EvaluationError, match="other settings or data"):  # its weights are others
         fit(ClaimModel(BASE), made_up(), tmp_path / "whole", settings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -228,12 +228,12 @@ class CompactReader:
     def score_windows(self, readings: Sequence[Reading]) -> list[list[Scored]]:
         """Return the network's view of every window of every reading."""
         built = [self.builder.build(reading) for reading in readings]
-        scored: dict[tuple[int, int], Scored] = {}
-        for sort in Kind:
-            rows = [i for i, reading in enumerate(readings) if reading.question.kind is sort]
-            flat = [(len(w.ids), i, j, w) for i in rows for j, w in enumerate(built[i])]
-            if flat:
-                scored |= _scored(self._claim_model if sort is Kind.CLAIM else self._loaded[0], flat)
+        flat = [(len(w.ids), i, j, w) for i, windows in enumerate(built) for j, w in enumerate(windows)]
+        scored = _scored(self._loaded[0], flat)
+        claims = [row for row in flat if readings[row[1]].question.kind is Kind.CLAIM]
+        if claims and self._claim_model is not self._loaded[0]:  # it judges; where the evidence is, the other tells
+            verdicts = _scored(self._claim_model, claims)
+            scored |= {place: replace(scored[place], kind=one.kind) for place, one in verdicts.items()}
         return [[scored[i, j] for j in range(len(windows))] for i, windows in enumerate(built)]
 
     def _draft(self, reading: Reading, windows: Sequence[Scored]) -> Draft:

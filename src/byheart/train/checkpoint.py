@@ -8,14 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from byheart.errors import TrainingError
+from byheart.errors import EvaluationError, TrainingError
 from byheart.interfaces import Encoder, Floats
 
 
@@ -67,4 +67,26 @@ def load_state(path: Path) -> dict[str, Any] | None:
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         what = (str(error) or type(error).__name__).splitlines()[0]
         raise TrainingError(f"the state {path} cannot be read ({what}); delete it, and training starts anew") from error
+    return state
+
+
+def state_of_run(path: Path, run: Mapping[str, object]) -> dict[str, Any] | None:
+    """Return the state of a run that was stopped, None when there is none.
+
+    Args:
+        path: The state's file.
+        run: What the run depends on, kept in the state under the same names.
+
+    Returns:
+        The state.
+
+    Raises:
+        EvaluationError: The state is of another run.
+    """
+    state = load_state(path)
+    if state is not None and any(state.get(name) != value for name, value in run.items()):
+        raise EvaluationError(
+            f"{path.parent} holds a run with other settings or data ({state.get('settings')}); use these, or another "
+            "work folder"
+        )
     return state

@@ -20,14 +20,13 @@ import torch
 
 from byheart.config import EncoderConfig
 from byheart.corpus.datasets import Claim, fever_sentences, fever_training_claims, fool_me_twice, plain
-from byheart.errors import EvaluationError
 from byheart.interfaces import Floats
 from byheart.reader.claim_model import RANK, ClaimModel, add_claim_weights
 from byheart.reader.compact_model import CompactModel, load_weights
 from byheart.reader.windows import WindowBuilder
 from byheart.reports import Progress, no_progress
 from byheart.text.encoder import SentenceEncoder
-from byheart.train.checkpoint import VectorCache, load_state, save_state
+from byheart.train.checkpoint import VectorCache, save_state, state_of_run
 from byheart.train.corpora import fever_base, memory_claims
 from byheart.train.reader import Row, batches_of, cycle, set_rate, take_step, write_log
 from byheart.train.reader_calibration import calibrate_claims
@@ -236,14 +235,9 @@ def _run(model: ClaimModel, drawn_from: Pool) -> str:
 
 def _resume(path: Path, settings: ClaimTraining, run: str, model: ClaimModel, optimizer: torch.optim.Optimizer) -> int:
     """Put the last saved state back and return the number of steps done, 0 where there is none."""
-    state = load_state(path)
+    state = state_of_run(path, {"settings": asdict(settings), "run": run})
     if state is None:
         return 0
-    if state["settings"] != asdict(settings) or state["run"] != run:
-        raise EvaluationError(
-            f"{path.parent} holds a run with other settings ({state['settings']}), another reader or other claims; "
-            "use these, or another work folder"
-        )
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     return int(state["step"])

@@ -27,7 +27,7 @@ from byheart.memory.reader import BASE, MAX_TOKENS, base_fingerprint
 from byheart.reports import Progress, no_progress
 from byheart.text.encoder import SentenceEncoder
 from byheart.text.models import model_folder
-from byheart.train.checkpoint import VectorCache, load_state, save_state
+from byheart.train.checkpoint import VectorCache, save_state, state_of_run
 from byheart.train.kernel_calibration import calibrate, trial
 from byheart.train.kernel_keys import Keys, fit_keys
 from byheart.train.memory_pairs import WRITTEN, Pair, training_pairs
@@ -333,13 +333,9 @@ def _state(step: int, settings: KernelTraining, kernel: Kernel, optimizer: torch
 
 def _resume(path: Path, settings: KernelTraining, kernel: Kernel, optimizer: torch.optim.Optimizer) -> int:
     """Put the last saved state back and return the number of steps done, 0 where there is none."""
-    state = load_state(path)
+    state = state_of_run(path, {"settings": asdict(settings)})
     if state is None:
         return 0
-    if state["settings"] != asdict(settings):
-        raise EvaluationError(
-            f"{path.parent} holds a run with other settings ({state['settings']}); use them, or another work folder"
-        )
     kernel.load_state_dict(state["kernel"], strict=False)
     optimizer.load_state_dict(state["optimizer"])
     return int(state["step"])

@@ -25,7 +25,7 @@ from byheart.reader.compact_model import CompactModel, Logits, save_weights, spa
 from byheart.reader.windows import AnswerKind, Window, WindowBuilder, token_spans
 from byheart.reports import Progress, no_progress
 from byheart.text.encoder import SentenceEncoder
-from byheart.train.checkpoint import VectorCache, load_state, save_state
+from byheart.train.checkpoint import VectorCache, load_state, save_state, state_of_run
 from byheart.train.corpora import held_out_questions, nq_base
 from byheart.train.reader_calibration import calibrate
 from byheart.train.reader_examples import Example, claim_examples, is_held_out, reader_examples
@@ -349,13 +349,9 @@ def _go_back(model: CompactModel, before: Mapping[str, torch.Tensor] | None, sha
 
 def _resume(path: Path, settings: ReaderTraining, model: CompactModel, optimizer: torch.optim.Optimizer) -> int:
     """Put the last saved state back and return the number of steps done, 0 where there is none."""
-    state = load_state(path)
+    state = state_of_run(path, {"settings": asdict(settings)})
     if state is None:
         return 0
-    if state["settings"] != asdict(settings):
-        raise EvaluationError(
-            f"{path.parent} holds a run with other settings ({state['settings']}); use them, or another work folder"
-        )
     model.load_state_dict(state["model"], strict=False)
     optimizer.load_state_dict(state["optimizer"])
     return int(state["step"])
