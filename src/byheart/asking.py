@@ -16,7 +16,7 @@ from byheart.engine import Engine
 from byheart.errors import ConfigError
 from byheart.facts import MEMORY_CALIBRATION, Facts
 from byheart.gate.gate import Gate
-from byheart.interfaces import Encoder, Reader
+from byheart.interfaces import Encoder, Limited, Reader
 from byheart.library import ADAPTER, Library
 from byheart.offering import Offer, Offering
 from byheart.reader.wording import answer_key
@@ -132,6 +132,12 @@ class Asking:
             )  # fmt: skip
             return offering.offers(questions, gold, hide, progress)
 
+    def check(self, questions: Sequence[Question]) -> None:
+        """Raise QuestionError, which names the first question that the reader cannot take; nothing is paid for yet."""
+        reader = self.reader()
+        if isinstance(reader, Limited):
+            reader.check(questions)
+
     def dense_weight(self) -> float:
         """Return the share of the cosine in the fused score."""
         with self.library.hold():
@@ -217,12 +223,14 @@ class Asking:
 
         Raises:
             ConfigError: There are too few questions, or no facts.
+            QuestionError: The reader cannot take a question; the error says which.
         """
         if len(questions) < LEAST_QUESTIONS or not self.facts.is_used():
             raise ConfigError(
                 f"calibrating needs {LEAST_QUESTIONS} held-out questions and facts in memory, got {len(questions)} "
                 f"questions; pass more, or learn facts first"
             )
+        self.check(questions)
         queries = self.encoder().encode_queries([question.text for question in questions])
         with self.database.read() as connection:
             recalls = self.facts.recall_held(questions, queries)  # not `recall`: what is measured is no use
@@ -238,9 +246,10 @@ class Asking:
             progress(first + len(batch), len(questions), "questions answered")
         gate = held.calibrated(found, right)
         with self.database.write() as connection:
-            write_gate(connection, gate, found, right[Route.MEMORY])
+            lowest = write_gate(connection, gate, found, right[Route.MEMORY])
         shares = {route.value: sum(marks) / len(questions) for route, marks in right.items()}
-        return Calibrated(len(questions), sum(one.candidates > 0 for one in found), shares, self.database.epoch)
+        n_recalled = sum(one.candidates > 0 for one in found)
+        return Calibrated(len(questions), n_recalled, shares, lowest, self.database.epoch)
 
     def _engine(self, router: GateRouter | None = None) -> Engine:
         library, reader = self.library, self.config.reader

@@ -88,7 +88,11 @@ def parser() -> argparse.ArgumentParser:
 
     ask.add_argument("--risk", type=float, help="largest share of memory's answers that may be wrong, such as 0.01")
     ask.add_argument("--budget", type=float, help="retrievals per question at most, on average, such as 0.6")
-    ask.add_argument("--route", choices=("memory", "retrieval", "both"), help="one way for every question")
+    ask.add_argument(
+        "--route",
+        choices=("memory", "retrieval", "both"),
+        help="one way for every question; both reads the passages of recalled facts, without a search",
+    )
 
     search = add_command(commands, "search", _search, "list the best passages")
     search.add_argument("question", help="what to look for")

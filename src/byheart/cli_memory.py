@@ -19,7 +19,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         commands: Where they are added.
     """
     learn = add_command(commands, "learn", _learn, "learn facts by heart; again changes nothing")
-    learn.add_argument("facts", type=Path, help="JSONL or CSV of question, answer, paraphrases?, source?, evidence?")
+    learn.add_argument(
+        "facts",
+        type=Path,
+        help="JSONL or CSV of question, answer, paraphrases?, source?, evidence?, id?, kind? (question or claim)",
+    )
 
     recall = add_command(commands, "recall", _recall, "what memory alone says, with probabilities")
     recall.add_argument("question", help="the question; - reads one per line from standard input, prints JSON")

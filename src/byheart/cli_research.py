@@ -47,16 +47,18 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     evaluate.add_argument("--seed", type=int, default=7, help="seed of the bootstrap (default 7)")
     _add_data(evaluate)
 
-    train = commands.add_parser("train", help="train a part; resumable")
+    train = commands.add_parser(
+        "train", help="train KB: memory, retriever and gate of one knowledge base; or a shipped part; resumable"
+    )
     parts = train.add_subparsers(title="parts", metavar="PART", required=True)
     shipped = (
-        ("reader", _train_reader, 3),
-        ("claims", _train_claims, 3),
-        ("kernel", _train_kernel, 3),
-        ("answers", _train_answers, None),
+        ("reader", "the shipped reader, and its network for claims", _train_reader, 3),
+        ("claims", "the shipped reader's network for claims alone", _train_claims, 3),
+        ("kernel", "the shipped memory's network", _train_kernel, 3),
+        ("answers", "the shipped memory's speller of answers", _train_answers, None),
     )
-    for name, run, epochs in shipped:
-        part = parts.add_parser(name, help=f"train the {name} that the package ships, on the public data sets")
+    for name, what, run, epochs in shipped:
+        part = parts.add_parser(name, help=f"train {what}, on the public data sets")
         part.set_defaults(run=run)
         part.add_argument("--work", type=Path, default=Path("work") / name, help="folder for vectors, state and log")
         part.add_argument("--out", type=Path, help="weight file to write (default: the one in the package)")

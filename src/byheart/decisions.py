@@ -8,6 +8,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from byheart.errors import ConfigError
+
+CONFIDENCE = 0.95  # of a promise, where none is given
+
 
 class Route(enum.StrEnum):
     """Where an answer comes from."""
@@ -121,8 +125,19 @@ class Wishes:
         risk: Largest share of memory's answers that may be wrong; None to trust the gate's chances.
         confidence: That the risk is kept, over the draw of the calibration questions.
         budget: Retrievals per question at most, on average; None for no limit.
+
+    Raises:
+        ConfigError: One of them is out of range.
     """
 
     risk: float | None = None
-    confidence: float = 0.95
+    confidence: float = CONFIDENCE
     budget: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for name, value in (("risk", self.risk), ("confidence", self.confidence)):
+            if value is not None and not 0 < value < 1:  # also where it is no number
+                raise ConfigError(f"a {name} is between 0 and 1, got {value}; ask for a risk such as 0.01")
+        if self.budget is not None and not 0 <= self.budget <= 1:
+            raise ConfigError(f"a budget is 0 to 1 retrievals per question, got {self.budget}; correct it")

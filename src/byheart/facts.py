@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from byheart.capacity import measured
 from byheart.config import Config, EncoderConfig
-from byheart.errors import KernelError, KnowledgeError
+from byheart.errors import FactError, KernelError, KnowledgeError
 from byheart.grounds import grounds
 from byheart.interfaces import Encoder, Floats
 from byheart.learning import Learning
@@ -236,7 +236,10 @@ class Facts:
         if not fact_ids:
             return 0
         with self._database.write() as connection:
-            numbers = [self.ledger.number(fact_id) for fact_id in dict.fromkeys(fact_ids)]
+            try:
+                numbers = [self.ledger.number(fact_id) for fact_id in dict.fromkeys(fact_ids)]
+            except FactError as error:
+                raise FactError(f"{error}; nothing was forgotten") from error
             erase_slots(connection, numbers)
             self.ledger.remove(numbers)
             self._database.owe_scrub()

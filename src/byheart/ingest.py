@@ -294,8 +294,7 @@ class Ingest:
             tally.passages_removed += self._remove(documents, [ready.document.page for ready in fresh])
             for ready in fresh:
                 documents.put(ready.document, ready.passages, ready.origin, ready.content_hash)
-            known = [ready for ready in fresh if ready.document.page in before]
-            tally.stale += sum(upkeep.changed(before[r.document.page], r.document, r.passages) for r in known)
+            tally.stale += sum(upkeep.written(r.document, r.passages, before, documents) for r in fresh)
             for whole in (item for item in batch if isinstance(item, _Whole)):
                 self._finish(whole, documents, upkeep, tally)
             numbers = table.assign(terms)

@@ -8,7 +8,7 @@ Networks run before the transaction; inside it only what must be read back does.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from byheart.corpus.facts import checked_fact
@@ -43,9 +43,15 @@ class _Tally:
     refused: list[Refusal] = field(default_factory=list)
     conflicts: list[Refusal] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)  # sources that are no document here
     refined: int = 0
 
     def report(self, epoch: int, seconds: float) -> LearnReport:
+        if self.strangers:
+            self.notices.append(
+                f"the sources of {len(self.strangers)} facts are no documents here, such as {self.strangers[0]!r:.80}: "
+                "they are named and not cited; a document that is added under that name is cited from then on"
+            )
         return LearnReport(
             tuple(self.memorised),
             tuple(self.unchanged),
@@ -212,6 +218,8 @@ class _Batch:
         source, notice = find_source(fact, documents)
         if notice:
             self.tally.notices.append(f"{standing.fact_id}: {notice}")
+        if fact.source and source.page is None:
+            self.tally.strangers.append(fact.source)
         if ready is None:
             ready = self.prepare([self.completed(fact, standing)])[0]
         if ready.reason:
@@ -290,17 +298,29 @@ class Upkeep:
         found = {page: documents.text_of(page) for page in sourced}
         return {page: held[1] for page, held in found.items() if held is not None}
 
-    def changed(self, before: str, document: Document, passages: Sequence[Passage]) -> int:
-        """Move the facts of a document that has changed to where it says so now; those it no longer supports are stale.
+    def written(
+        self, document: Document, passages: Sequence[Passage], before: Mapping[str, str], documents: Documents
+    ) -> int:
+        """Have facts follow a document: it may be what they named as their source, or what they rest on may move.
 
         Args:
-            before: The document's text before.
             document: The document as it is now.
             passages: Its passages now.
+            before: Texts of changed documents before, by page.
+            documents: The corpus, with the document in it.
 
         Returns:
-            How many facts became stale.
+            How many facts became stale, for the document no longer says so.
         """
+        if document.page in before:
+            return self._changed(before[document.page], document, passages)
+        for number, fact in self.ledger.by_numbers(self.ledger.numbers_of_note(document.page)).items():
+            if fact.source.page is None and fact.questions and fact.answer is not None:
+                new = NewFact(fact.questions[0], fact.answer, (), document.page, fact.evidence, fact.id, fact.kind)
+                self.ledger.set_source(number, find_source(new, documents)[0])
+        return 0
+
+    def _changed(self, before: str, document: Document, passages: Sequence[Passage]) -> int:
         numbers = self.ledger.numbers_of_page(document.page)
         stale = []
         for number, fact in self.ledger.by_numbers(numbers).items():

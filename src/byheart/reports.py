@@ -104,12 +104,14 @@ class Calibrated:
         n: Questions.
         recalled: Questions for which memory had a candidate: what a risk is promised on.
         right: Share of right answers, per route.
+        lowest_risk: The lowest of `gate.risk.RISKS` that these questions promise at confidence .95; None for none.
         epoch: Epoch after it.
     """
 
     n: int
     recalled: int
     right: Mapping[str, float]
+    lowest_risk: float | None
     epoch: int
 
 
@@ -127,6 +129,7 @@ class Trained:
         undone: Parts that did not help on the questions held out, and are as they were: memory, retriever.
         routes: Mean probability of each route after it.
         price: Of one retrieval, in probability of being right.
+        lowest_risk: As in `Calibrated`, of the questions held out.
         epoch: Epoch after it.
     """
 
@@ -139,6 +142,7 @@ class Trained:
     undone: tuple[str, ...]
     routes: Mapping[str, float]
     price: float
+    lowest_risk: float | None
     epoch: int
 
 

@@ -12,11 +12,11 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from byheart.decisions import Decision, Evidence, RiskBound, Wishes
+from byheart.decisions import CONFIDENCE, Decision, Evidence, RiskBound, Wishes
 from byheart.errors import ConfigError
 from byheart.gate.evidence import evidence_of
 from byheart.gate.gate import Gate, gains, price_for_budget
-from byheart.gate.risk import bounded
+from byheart.gate.risk import bounded, lowest_risk
 from byheart.grounds import has_grounds
 from byheart.retrieval.analyzer import analyze
 from byheart.retrieval.terms import TermTable
@@ -92,7 +92,9 @@ def read_calibration(connection: sqlite3.Connection) -> Calibration:
     return Calibration(**{name: tuple(values) for name, values in json.loads(row[0]).items()}) if row else Calibration()
 
 
-def write_gate(connection: sqlite3.Connection, gate: Gate, found: Sequence[Evidence], right: Sequence[bool]) -> None:
+def write_gate(
+    connection: sqlite3.Connection, gate: Gate, found: Sequence[Evidence], right: Sequence[bool]
+) -> float | None:
     """Write a gate and the calibration set it was fitted on, inside the open write transaction.
 
     Args:
@@ -100,6 +102,9 @@ def write_gate(connection: sqlite3.Connection, gate: Gate, found: Sequence[Evide
         gate: The gate.
         found: Evidence of the calibration questions.
         right: Whether memory's answer to each is right.
+
+    Returns:
+        The lowest risk that can be promised now, None for none.
     """
     answered = [(one.probability, is_right) for one, is_right in zip(found, right, strict=True) if one.candidates]
     held = {
@@ -109,6 +114,7 @@ def write_gate(connection: sqlite3.Connection, gate: Gate, found: Sequence[Evide
     }
     rows = [(GATE, gate.to_json()), (CALIBRATION, json.dumps(held))]
     connection.executemany("INSERT OR REPLACE INTO parameters VALUES (?, ?)", rows)
+    return lowest_risk([score for score, _ in answered], [is_right for _, is_right in answered], 1 - CONFIDENCE)
 
 
 def _bound(held: Calibration, wishes: Wishes) -> RiskBound:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from byheart.reports import Calibrated, Capacity, LearnReport, Trained
 from byheart.show import citation, line
-from byheart.types import Fact, FactState, Recall
+from byheart.types import Fact, FactState, Kind, Recall
 
 TRACES = "another process holds the file: traces of what was forgotten stay in it until the next add, remove or forget"
 
@@ -79,7 +79,7 @@ def calibrated(report: Calibrated) -> str:
     routes = ", ".join(f"{name} {share:.3f}" for name, share in report.right.items())
     return (
         f"{report.n} questions, of which memory had a candidate for {report.recalled}; right: {routes}; epoch "
-        f"{report.epoch}. Risks can be asked for now: byheart ask KB QUESTION --risk 0.05"
+        f"{report.epoch}. {_promise(report.lowest_risk)}"
     )
 
 
@@ -92,9 +92,16 @@ def trained(report: Trained) -> str:
             f"{report.n} questions trained on, {report.held_out} held out; nats per question:",
             f"  trained on  {report.loss_before:.4f} before, {report.loss_after:.4f} after",
             f"  held out    {report.held_out_before:.4f} before, {report.held_out_after:.4f} after{undone}",
-            f"routes: {routes}; a retrieval costs {report.price:.3f}; calibrated; epoch {report.epoch}",
+            f"routes: {routes}; a retrieval costs {report.price:.3f}; epoch {report.epoch}",
+            f"calibrated anew, so earlier promises are gone. {_promise(report.lowest_risk)}",
         ]
     )
+
+
+def _promise(lowest_risk: float | None) -> str:
+    if lowest_risk is None:
+        return "No risk can be promised on these: memory was wrong too often, or asked too little; calibrate with more"
+    return f"Risks of {lowest_risk:g} and more can be asked for: byheart ask KB QUESTION --risk {lowest_risk:g}"
 
 
 def _share(value: float | None) -> str:
@@ -103,8 +110,9 @@ def _share(value: float | None) -> str:
 
 def _fact(fact: Fact) -> list[str]:
     first, *others = fact.questions or ("(texts are not kept)",)
+    kind = " · claim" if fact.kind is Kind.CLAIM else ""
     state = "" if fact.state is FactState.MEMORISED else f" · {fact.state.value}: {fact.reason}"
     place = fact.source.passage_id or fact.source.page or fact.source.note
     source = f" · from {place}" if place else ""
     texts = [f"{fact.id}  {first}", *(f"    or: {other}" for other in others), f"    {fact.answer or '(not kept)'}"]
-    return [line(t) for t in (*texts, f"    version {fact.version} · used {fact.uses} times{source}{state}")]
+    return [line(t) for t in (*texts, f"    version {fact.version} · used {fact.uses} times{kind}{source}{state}")]

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from byheart.errors import InputError, QuestionError
-from byheart.types import Kind, Question
+from byheart.types import Kind, Question, Verdict
 
 
 def read_gold_questions(path: Path) -> tuple[list[Question], list[str]]:
@@ -72,6 +72,12 @@ def _answered(line: str, place: str) -> tuple[Question, tuple[str, ...]]:
         raise InputError(f"{place}: {line[:80]!r} is not {{question, answers}} ({error}); correct that line") from error
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in [text, *answers]):
         raise InputError(f"{place}: question must be text and answers a list of texts, got {line[:80]!r}; correct it")
+    if any(not answer.strip() for answer in answers):
+        raise InputError(f"{place}: an answer is blank; leave it out, answers are [] where only abstaining is right")
+    if kind is Kind.CLAIM and any(answer not in list(Verdict) for answer in answers):
+        raise InputError(
+            f"{place}: a claim's answers are {' or '.join(Verdict)}, got {answers!r:.80}; correct that line"
+        )
     try:
         return Question.parse(text, kind), tuple(answers)
     except QuestionError as error:

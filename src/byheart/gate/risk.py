@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from byheart.decisions import RiskBound
 from byheart.errors import ConfigError
 
+RISKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 _HALVINGS = 60
 
 
@@ -54,6 +56,24 @@ def bounded(scores: Sequence[float], right: Sequence[bool], alpha: float, delta:
     if found is None:
         raise ConfigError(_too_few(values, wrong, alpha, delta))
     return found
+
+
+def lowest_risk(scores: Sequence[float], right: Sequence[bool], delta: float) -> float | None:
+    """Return the lowest of a few usual risks that can be promised, for people to read; None where none can.
+
+    Args:
+        scores: Probability of memory's answer, per calibration question.
+        right: Whether that answer is right.
+        delta: Probability that a promise fails.
+
+    Returns:
+        The risk. Whoever asks for a risk because it is named here has chosen it after a look at the questions.
+    """
+    for alpha in RISKS:
+        with suppress(ConfigError):
+            bounded(scores, right, alpha, delta)
+            return alpha
+    return None
 
 
 def at_most(errors: int, n: int, rate: float) -> float:

@@ -8,15 +8,19 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 
 from byheart.errors import EvaluationError, TrainingError
 from byheart.interfaces import Encoder, Floats
+
+LOCK = "training.lock"
 
 
 class VectorCache:
@@ -49,6 +53,29 @@ class VectorCache:
             partial.replace(path)
         vectors: Floats = np.load(path)
         return vectors
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Hold the training of a knowledge base; a process that is killed lets go.
+
+    Args:
+        folder: The knowledge base.
+
+    Yields:
+        Nothing; no other process trains it meanwhile.
+
+    Raises:
+        TrainingError: Another process is training it.
+    """
+    with ExitStack() as held:
+        try:
+            held.enter_context(FileLock(folder / LOCK, timeout=0))
+        except Timeout:
+            raise TrainingError(
+                f"another process is training {folder}; wait until it is done, or stop it: what it reached is kept"
+            ) from None
+        yield
 
 
 def save_state(path: Path, state: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ from byheart.knowledge import KnowledgeBase
 from byheart.reports import Progress, Trained, no_progress
 from byheart.retrieval.adapter import QueryAdapter
 from byheart.train import losses
-from byheart.train.checkpoint import load_state, save_state
+from byheart.train.checkpoint import load_state, only_one, save_state
 from byheart.train.monitors import END_LOSS, Signs, check, signs
 from byheart.train.questions import Questions, laid_out
 from byheart.types import Question
@@ -113,8 +113,18 @@ def train_joint(
         Losses before and after, on what was trained on and on what was not.
 
     Raises:
-        TrainingError: There are too few questions, or the run collapsed; the knowledge base is as it was.
+        TrainingError: There are too few questions, another process is at it, or the run collapsed; the knowledge base
+            is as it was.
+        QuestionError: The reader cannot take a question; the error says which.
     """
+    with only_one(kb.path):
+        return _trained(kb, questions, gold, progress)
+
+
+def _trained(
+    kb: KnowledgeBase, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress
+) -> Trained:
+    """Train, as `train_joint` says, while no other process does."""
     settings, state = kb.config.train, kb.path / STATE
     answered = [i for i, given in enumerate(gold) if given]
     held = [_is_held_out(questions[i].text) for i in answered]
@@ -130,6 +140,7 @@ def train_joint(
             "joint training compares answers with those of facts, whose texts this knowledge base does not keep "
             "(ledger.text = false); use byheart calibrate, or a knowledge base that keeps them"
         )
+    kb.asking.check(questions)
     hide = (np.random.default_rng(settings.seed).random(len(answered)) < settings.leave_one_out).tolist()
     offers = kb.asking.offers([questions[i] for i in answered], [gold[i] for i in answered], hide, progress)
     weight = kb.asking.dense_weight()
@@ -152,6 +163,7 @@ def train_joint(
         undone=undone,
         routes=dict(zip(NAMES, after.routes.mean(dim=0).tolist(), strict=True)),
         price=parts.price,
+        lowest_risk=calibrated.lowest_risk,
         epoch=calibrated.epoch,
     )
 

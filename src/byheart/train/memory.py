@@ -27,7 +27,7 @@ from byheart.reports import LearnReport, Progress, no_progress
 from byheart.store.settings import WEIGHTS_FOLDER
 from byheart.text.encoder import SentenceEncoder
 from byheart.text.models import model_folder
-from byheart.train.checkpoint import load_state, save_state
+from byheart.train.checkpoint import load_state, only_one, save_state
 from byheart.train.kernel import Batch, KernelTraining, judged, lay_out, new_optimizer, set_rate, train_step
 from byheart.train.memory_pairs import Pair
 from byheart.train.rewording import clumsy, swapped
@@ -89,8 +89,9 @@ def train_memory(
 
     Raises:
         FactError: There are too few facts, or their texts are not kept.
+        TrainingError: Another process is training it.
     """
-    with KnowledgeBase(folder) as kb:
+    with KnowledgeBase(folder) as kb, only_one(folder):
         if settings.steps == 0:
             return Adapted(0.0, 0.0, False, kb.memory.rewrite(kb.memory.own_weights(), progress))
         facts = [f for f in kb.facts() if f.state is FactState.MEMORISED and f.answer is not None and f.questions]
