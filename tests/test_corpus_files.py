@@ -1,6 +1,7 @@
 """What is found in folders, and what is refused with a reason."""
 
 import gzip
+import json
 import os
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import pytest
 
 from byheart.config import CorpusConfig
 from byheart.corpus.files import MEBIBYTE, find, load
-from byheart.corpus.questions import read_gold_questions
+from byheart.corpus.questions import read_answered_questions, read_gold_questions
 from byheart.errors import DocumentError, InputError
+from byheart.types import Kind
 
 CONFIG = CorpusConfig(max_megabytes=1)
 
@@ -127,3 +129,37 @@ def test_gold_questions_that_cannot_be_read_name_their_line(tmp_path: Path) -> N
         path.write_bytes(raw)
         with pytest.raises(InputError, match=says):
             read_gold_questions(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ({"question": "It sails daily.", "kind": "claim", "answers": ["TRUE"]}, "SUPPORTS or REFUTES"),
+        ({"question": "It sails daily.", "kind": "claim", "answers": ["SUPPORTS", "supports"]}, "SUPPORTS or REFUTES"),
+        ({"question": "When does it sail?", "answers": ["daily", " "]}, "blank"),
+        ({"question": "When does it sail?", "answers": "daily"}, "list"),
+        ({"question": "When does it sail?"}, "answers"),
+    ],
+)
+def test_answers_that_no_answer_can_equal_are_refused_with_file_and_line(
+    tmp_path: Path, line: dict[str, object], says: str
+) -> None:
+    path = tmp_path / "asked.jsonl"
+    good = {"question": "Is it blue?", "answers": []}
+    path.write_text(f"{json.dumps(good)}\n\n{json.dumps(line)}\n", "utf-8")
+    with pytest.raises(InputError, match=says) as raised:
+        read_answered_questions(path)
+    assert f"{path}, line 3" in str(raised.value)
+
+
+def test_a_question_without_answers_is_one_where_only_abstaining_is_right(tmp_path: Path) -> None:
+    path = tmp_path / "asked.jsonl"
+    lines = [
+        {"question": "Is it blue?", "answers": []},
+        {"question": "It sails.", "kind": "claim", "answers": ["REFUTES"]},
+        {"question": "It is blue.", "kind": "claim", "answers": []},
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    questions, gold = read_answered_questions(path)
+    assert [question.kind for question in questions] == [Kind.QUESTION, Kind.CLAIM, Kind.CLAIM]
+    assert gold == [(), ("REFUTES",), ()]

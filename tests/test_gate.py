@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from byheart.decisions import Evidence, RiskBound
+from byheart.decisions import Evidence, RiskBound, Wishes
 from byheart.errors import ConfigError, FormatError
 from byheart.gate.evidence import NAMES, columns, evidence_of
 from byheart.gate.gate import ROUTES, Gate, gains, price_for_budget
 from byheart.gate.labels import oracle_route
-from byheart.gate.risk import at_most, bounded, least_questions, upper_bound
+from byheart.gate.risk import RISKS, at_most, bounded, least_questions, lowest_risk, upper_bound
 from byheart.types import Kind, Question, Recall, Route
 
 
@@ -234,3 +234,51 @@ def test_what_training_learned_is_kept_only_where_it_tells_more_than_a_fit_anew(
     assert thrown.weights == Gate.fit(found, right).weights
     assert thrown.loss(found, right) < trained(noisy).scaled(found, right).loss(found, right)
     assert Gate.default().calibrated(found, right) == Gate.fit(found, right)
+
+
+@pytest.mark.parametrize(
+    ("n", "wrong"), [(10, 0), (29, 0), (59, 0), (300, 0), (300, 1), (300, 30), (3000, 2), (600, 300)]
+)
+def test_the_lowest_risk_is_the_first_that_can_be_promised(n: int, wrong: int) -> None:
+    scores = [1 - i / (2 * n) for i in range(n)]
+    right = [i < n - wrong for i in range(n)]  # it errs where it is least sure
+    found = lowest_risk(scores, right, 0.05)
+    lower = [alpha for alpha in RISKS if found is None or alpha < found]
+    for alpha in lower:
+        with pytest.raises(ConfigError):
+            bounded(scores, right, alpha, 0.05)
+    if found is not None:
+        assert bounded(scores, right, found, 0.05).upper <= found
+
+
+def test_no_risk_can_be_promised_of_a_memory_that_is_wrong_or_was_hardly_asked() -> None:
+    assert lowest_risk([], [], 0.05) is None
+    assert lowest_risk([0.9] * 5, [True] * 5, 0.05) is None
+    assert lowest_risk([1 - i / 1e4 for i in range(999)], [False] * 999, 0.05) is None
+    assert lowest_risk([0.9] * 299, [True] * 299, 0.05) == 0.01
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -0.1, 0.0, 1.0, 2.0])
+def test_a_risk_or_confidence_out_of_range_is_refused_when_it_is_wished_for(value: float) -> None:
+    for wish in ({"risk": value}, {"risk": 0.01, "confidence": value}):
+        with pytest.raises(ConfigError, match=f"got {value}"):
+            Wishes(**wish)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -0.1, 1.1])
+def test_a_budget_out_of_range_is_refused_when_it_is_wished_for(value: float) -> None:
+    with pytest.raises(ConfigError, match=f"got {value}"):
+        Wishes(budget=value)
+
+
+def test_wishes_may_be_none_and_a_budget_all_or_nothing() -> None:
+    assert Wishes() == Wishes(None, 0.95, None)
+    assert [Wishes(budget=budget).budget for budget in (0.0, 1.0)] == [0.0, 1.0]
+
+
+def test_before_calibration_memory_must_be_surer_of_a_claim_than_of_a_question() -> None:
+    asked_of = [
+        replace(evidence(p, cited=False), is_claim=is_claim) for p in (0.85, 0.99) for is_claim in (False, True)
+    ]
+    routes = [decision.route for decision in Gate.default().decide(asked_of, None, 0.0)]
+    assert routes == [Route.MEMORY, Route.RETRIEVAL, Route.MEMORY, Route.MEMORY]

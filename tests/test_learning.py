@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from byheart import facts as facts_module
+from byheart import show_memory
 from byheart.config import Config
 from byheart.decisions import Route, Wishes
 from byheart.errors import ConfigError, FactError, KernelError
@@ -362,3 +363,46 @@ def test_a_risk_or_a_budget_needs_a_calibration_that_can_promise_it(taught: Know
     assert promised.decision.bound is not None
     assert promised.decision.bound.upper <= 0.1
     assert (promised.text, promised.route) == (FACTS[0].answer, Route.MEMORY)
+
+
+def test_one_bad_id_among_good_ones_forgets_nothing_and_says_so(taught: KnowledgeBase) -> None:
+    good = taught.facts()[0].id
+    with pytest.raises(FactError, match=r"'nonsense'.*nothing was forgotten"):
+        taught.forget(good, "nonsense")
+    assert answers(taught) == expected()
+
+
+def test_facts_cite_a_document_that_comes_after_them_and_are_told_of_once(kb: KnowledgeBase, tmp_path: Path) -> None:
+    shown = NewFact("What does a ferry ticket cost?", "7.50 crowns", (), "docs/ferry.md", "A ticket costs 7.50 crowns.")
+    unseen = NewFact("Who owns the ferry?", "Jon Brik", (), "docs/ferry.md")
+    told = NewFact("Who paints the ferry?", "Ilse Marenka", (), "Jonna, at the harbour")
+    report = kb.learn([shown, unseen, told, NewFact("Is it blue?", "Yes, dark blue.")])
+    assert len(report.memorised) == 4
+    [notice] = report.notices
+    assert "sources of 3 facts" in notice
+    assert "docs/ferry.md" in notice
+
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "ferry.md").write_text("# Ferry\n\nIt sails daily. A ticket costs 7.50 crowns. Dogs ride free.\n", "utf-8")
+    (docs / "other.md").write_text("# Other\n\nJonna, at the harbour, says that Ilse Marenka paints.\n", "utf-8")
+    kb.add(docs)
+    [cited] = kb.recall(shown.question).citations
+    assert (cited.page, cited.text) == ("docs/ferry.md", "A ticket costs 7.50 crowns.")
+    [whole] = kb.recall(unseen.question).citations
+    assert whole.page == "docs/ferry.md"
+    assert kb.recall(told.question).citations == ()
+    assert [fact.source.note for fact in kb.facts() if fact.answer == told.answer] == ["Jonna, at the harbour"]
+
+    (docs / "ferry.md").write_text("# Ferry\n\nNew: A ticket costs 7.50 crowns.\n", "utf-8")
+    kb.add(docs)
+    [moved] = kb.recall(shown.question).citations
+    assert (moved.text, moved.start < cited.start) == (cited.text, True)
+    kb.remove("docs/ferry.md")
+    assert {fact.answer for fact in kb.facts()} == {told.answer, "Yes, dark blue."}
+
+
+def test_facts_that_are_claims_are_listed_as_such(taught: KnowledgeBase) -> None:
+    listed = show_memory.facts(taught.facts())
+    assert listed.count("· claim") == 1
+    assert "· claim" in listed.split("built by Ilse Marenka.")[1].split("\n")[2]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +22,7 @@ from byheart import cli, folder, knowledge, readers
 from byheart.asking import Asking
 from byheart.config import Config, TrainConfig
 from byheart.decisions import Evidence, Route
-from byheart.errors import TrainingError
+from byheart.errors import QuestionError, TrainingError
 from byheart.fakes import WIDTH as FAKE_WIDTH
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.folder import init
@@ -768,3 +771,77 @@ def test_parts_that_are_switched_off_stay_in_the_knowledge_base_as_they_were(tau
         assert held is not None
         assert held.to_json() == adapter.to_json()
         assert kb.memory.slots.reader.calibration == pytest.approx(calibration)
+
+
+class _Limited(FakeReader):
+    """A reader that cannot take one question."""
+
+    def check(self, questions: Sequence[Question]) -> None:
+        for place, question in enumerate(questions, start=1):
+            if "endless" in question.text:
+                raise QuestionError(f"question {place} of {len(questions)}: it is too long")
+
+
+def test_a_question_the_reader_cannot_take_is_named_before_anything_is_asked_or_changed(
+    taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(taught, tmp_path / "kb")
+    before = held_parts(tmp_path / "kb")
+    questions, gold = asked_questions()
+    questions.append(Question("What is endless?"))
+    gold.append(["the sea"])
+    with KnowledgeBase(tmp_path / "kb", encoder=FakeEncoder(), reader=_Limited()) as kb:
+        monkeypatch.setattr(FakeEncoder, "encode_queries", lambda *_: pytest.fail("something was asked"))
+        for attempt in (kb.calibrate, lambda *given: train_joint(kb, *given)):
+            with pytest.raises(QuestionError, match=f"question {len(questions)} of {len(questions)}"):
+                attempt(questions, gold)
+    assert held_parts(tmp_path / "kb") == before
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from byheart.train.checkpoint import only_one
+with only_one(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(120)
+"""
+
+
+def test_one_process_trains_at_a_time_and_one_that_is_killed_lets_go(run: Run, tmp_path: Path) -> None:
+    every = write_questions(tmp_path / "q.jsonl")
+    before = held_parts(tmp_path / "kb")
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "kb")], stdout=subprocess.PIPE, text=True) as one:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "held\n"
+        code, _, err = run("train", "kb", "--questions", every)
+        assert code == 10
+        assert "another process is training" in err
+        code, _, err = run("train", "memory", "kb")
+        assert code == 10
+        assert "another process is training" in err
+        assert run("ask", "kb", LEARNED[0].question)[0] == 0  # asking goes on
+        one.send_signal(signal.SIGKILL)
+    assert held_parts(tmp_path / "kb")[1] == before[1]
+    assert run("config", "kb", "train.steps=20")[0] == 0
+    code, out, err = run("train", "kb", "--questions", every)
+    assert code == 0, err
+    assert "earlier promises are gone" in out
+
+
+def test_calibrating_says_which_risks_can_be_promised(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("calibrate", "kb", "--questions", write_questions(tmp_path / "q.jsonl"))
+    assert code == 0, err
+    lowest = float(out.split("Risks of ")[1].split(" ")[0])
+    assert run("ask", "kb", LEARNED[0].question, "--risk", str(lowest))[0] == 0
+    code, _, err = run("ask", "kb", LEARNED[0].question, "--risk", str(lowest / 10))
+    assert code == 2
+    assert "calibrate with more" in err
+
+
+def test_calibrating_on_questions_that_memory_answers_wrongly_promises_nothing(run: Run, tmp_path: Path) -> None:
+    lines = [{"question": fact.question, "answers": ["something else"]} for fact in LEARNED]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    code, out, err = run("calibrate", "kb", "--questions", "q.jsonl")
+    assert code == 0, err
+    assert "No risk can be promised" in out
