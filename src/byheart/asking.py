@@ -7,13 +7,14 @@ root; `knowledge` is its only caller.
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from byheart.config import Config
 from byheart.decisions import Decision, Evidence, Wishes
 from byheart.engine import Engine
-from byheart.errors import ConfigError
+from byheart.errors import BusyError, ConfigError
 from byheart.facts import MEMORY_CALIBRATION, Facts
 from byheart.gate.gate import Gate
 from byheart.interfaces import Encoder, Limited, Reader
@@ -224,6 +225,7 @@ class Asking:
         Raises:
             ConfigError: There are too few questions, or no facts.
             QuestionError: The reader cannot take a question; the error says which.
+            BusyError: Gate or memory was trained or calibrated meanwhile; nothing was kept.
         """
         if len(questions) < LEAST_QUESTIONS or not self.facts.is_used():
             raise ConfigError(
@@ -235,6 +237,7 @@ class Asking:
         with self.database.read() as connection:
             recalls = self.facts.recall_held(questions, queries)  # not `recall`: what is measured is no use
             found, held = GateRouter(connection, Wishes()).evidence(questions, recalls), read_gate(connection)
+            seen = _parameters(connection)
         recalled = [is_right(recall.answer, given) for recall, given in zip(recalls, gold, strict=True)]
         right: dict[Route, list[bool]] = {Route.MEMORY: recalled, Route.BOTH: [], Route.RETRIEVAL: []}
         weighing = held.calibrated(found, {Route.MEMORY: recalled})  # where both are asked, it weighs memory's answer
@@ -246,6 +249,8 @@ class Asking:
             progress(first + len(batch), len(questions), "questions answered")
         gate = held.calibrated(found, right)
         with self.database.write() as connection:
+            if _parameters(connection) != seen:
+                raise BusyError("gate or memory was changed while it was calibrated; nothing was kept, calibrate again")
             lowest = write_gate(connection, gate, found, right[Route.MEMORY])
         shares = {route.value: sum(marks) / len(questions) for route, marks in right.items()}
         n_recalled = sum(one.candidates > 0 for one in found)
@@ -257,6 +262,12 @@ class Asking:
             self.encoder(), library, library, self.reader(), self.config.retrieval.k, reader.passages,
             reader.claim_passages, library.hold, None if router is None else self.facts, router,
         )  # fmt: skip
+
+
+def _parameters(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return what calibrating rests on: the gate and the memory's calibration."""
+    query = "SELECT name, value FROM parameters WHERE name IN (?, ?) ORDER BY name"
+    return connection.execute(query, (GATE, MEMORY_CALIBRATION)).fetchall()
 
 
 def is_right(text: str | None, gold: Sequence[str]) -> bool:

@@ -136,8 +136,8 @@ class Wishes:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        for name, value in (("risk", self.risk), ("confidence", self.confidence)):
-            if value is not None and not 0 < value < 1:  # also where it is no number
-                raise ConfigError(f"a {name} is between 0 and 1, got {value}; ask for a risk such as 0.01")
+        for name, value, such in (("risk", self.risk, 0.01), ("confidence", self.confidence, 0.95)):
+            if value is not None and not 0 < value < 1:  # also NaN
+                raise ConfigError(f"a {name} is between 0 and 1, got {value}; ask for one such as {such}")
         if self.budget is not None and not 0 <= self.budget <= 1:
             raise ConfigError(f"a budget is 0 to 1 retrievals per question, got {self.budget}; correct it")

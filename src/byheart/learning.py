@@ -49,8 +49,8 @@ class _Tally:
     def report(self, epoch: int, seconds: float) -> LearnReport:
         if self.strangers:
             self.notices.append(
-                f"the sources of {len(self.strangers)} facts are no documents here, such as {self.strangers[0]!r:.80}: "
-                "they are named and not cited; a document that is added under that name is cited from then on"
+                f"{len(self.strangers)} sources are no documents here, such as {self.strangers[0]!r:.80}: they are "
+                "named and not cited; add the documents first where they are to be"
             )
         return LearnReport(
             tuple(self.memorised),
@@ -218,8 +218,6 @@ class _Batch:
         source, notice = find_source(fact, documents)
         if notice:
             self.tally.notices.append(f"{standing.fact_id}: {notice}")
-        if fact.source and source.page is None:
-            self.tally.strangers.append(fact.source)
         if ready is None:
             ready = self.prepare([self.completed(fact, standing)])[0]
         if ready.reason:
@@ -240,6 +238,7 @@ class _Batch:
         ledger, number = self.ledger, standing.number
         if number is None:
             number = ledger.write(fact, source, FactState.MEMORISED, "")
+            self.tally.strangers += [fact.source] if fact.source and source.page is None else []
             return number, (fact.question, *standing.extra), 0
         if standing.must_relearn:
             self.memory.forget([number])
@@ -317,7 +316,9 @@ class Upkeep:
         for number, fact in self.ledger.by_numbers(self.ledger.numbers_of_note(document.page)).items():
             if fact.source.page is None and fact.questions and fact.answer is not None:
                 new = NewFact(fact.questions[0], fact.answer, (), document.page, fact.evidence, fact.id, fact.kind)
-                self.ledger.set_source(number, find_source(new, documents)[0])
+                source = find_source(new, documents)[0]
+                if source.start is not None:  # else it only bears the name: what the user gave as evidence stays
+                    self.ledger.set_source(number, source)
         return 0
 
     def _changed(self, before: str, document: Document, passages: Sequence[Passage]) -> int:

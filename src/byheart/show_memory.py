@@ -100,8 +100,10 @@ def trained(report: Trained) -> str:
 
 def _promise(lowest_risk: float | None) -> str:
     if lowest_risk is None:
-        return "No risk can be promised on these: memory was wrong too often, or asked too little; calibrate with more"
-    return f"Risks of {lowest_risk:g} and more can be asked for: byheart ask KB QUESTION --risk {lowest_risk:g}"
+        return "No risk up to 0.2 can be promised: memory was wrong too often, or asked too little; calibrate with more"
+    return (
+        f"The lowest usual risk that can be promised is {lowest_risk:g}: byheart ask KB QUESTION --risk {lowest_risk:g}"
+    )
 
 
 def _share(value: float | None) -> str:

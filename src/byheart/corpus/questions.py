@@ -73,7 +73,9 @@ def _answered(line: str, place: str) -> tuple[Question, tuple[str, ...]]:
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in [text, *answers]):
         raise InputError(f"{place}: question must be text and answers a list of texts, got {line[:80]!r}; correct it")
     if any(not answer.strip() for answer in answers):
-        raise InputError(f"{place}: an answer is blank; leave it out, answers are [] where only abstaining is right")
+        raise InputError(
+            f"{place}: an answer is blank, got {answers!r:.80}; answers are [] where only abstaining is right"
+        )
     if kind is Kind.CLAIM and any(answer not in list(Verdict) for answer in answers):
         raise InputError(
             f"{place}: a claim's answers are {' or '.join(Verdict)}, got {answers!r:.80}; correct that line"

@@ -23,8 +23,9 @@ ROUTES = (Route.MEMORY, Route.BOTH, Route.RETRIEVAL)
 FORMAT = 2
 _RIDGE = 1e-2
 _STEPS = 50
-# Before any calibration memory is taken to be as right as it says, and answers where it says .73 or more; .95 of a
-# claim, for claims that differ in one word deceive it more often than questions do (docs/log.md).
+# Before any calibration, and what every fit is held near: memory is taken to be as right as it says, and answers where
+# it says .73 or more. Of a claim it must say .95, and .98 where there are words to read: claims that differ in one word
+# deceive it more often than questions do (docs/log.md).
 _START: Mapping[Route, tuple[float, ...]] = {
     Route.MEMORY: (4.0, 0.0, 0.0, 0.0, 0.0, 0.0, -8.0, -2.0, 0.0),
     Route.BOTH: (2.0, 0.0, 0.0, 1.0, 0.0, 0.0, -8.0, 0.0, -1.0),

@@ -1,6 +1,6 @@
 """Long training that survives being stopped: vectors kept by content, state kept by step.
 
-Owns two kinds of files in a work folder. Knows nothing of what is trained.
+Owns two kinds of files in a work folder, and the lock in a knowledge base. Knows nothing of what is trained.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def only_one(folder: Path) -> Iterator[None]:
             held.enter_context(FileLock(folder / LOCK, timeout=0))
         except Timeout:
             raise TrainingError(
-                f"another process is training {folder}; wait until it is done, or stop it: what it reached is kept"
+                f"{folder} is being trained already; wait until that is done, or stop it: what it reached is kept"
             ) from None
         yield
 
