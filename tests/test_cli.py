@@ -164,6 +164,10 @@ def test_no_answer_is_said_and_the_nearest_passages_are_listed(story: Run) -> No
         (("init", "docs"), 3, "other files"),
         (("ask", "kb", "  "), 2, "empty"),
         (("ask", "kb", "x" * 5000), 2, "characters"),
+        (("ask", "kb", "Korva?", "--risk", "nan"), 2, "a risk is between 0 and 1, got nan"),
+        (("ask", "kb", "Korva?", "--risk", "0"), 2, "a risk is between 0 and 1, got 0.0"),
+        (("ask", "kb", "Korva?", "--budget", "nan"), 2, "a budget is 0 to 1 retrievals per question, got nan"),
+        (("ask", "kb", "Korva?", "--budget", "1.5"), 2, "a budget is 0 to 1 retrievals per question, got 1.5"),
         (("search", "kb", "Korva", "-k", "0"), 2, "k must be at least 1"),
         (("config", "kb", "reader.pasages=3"), 2, "did you mean reader.passages"),
         (("config", "kb", "reader.passages=many"), 2, "must be int"),
@@ -194,6 +198,29 @@ def test_a_refused_file_and_a_missing_name_have_exit_codes_of_their_own(story: R
     assert missing.code == 2
     assert "missing  no-such-page" in missing.out
     assert missing.out.startswith("1 documents removed")
+
+
+def test_facts_tell_claims_apart_and_one_bad_id_among_good_ones_forgets_nothing(fake: Run, world: Path) -> None:
+    rows = [
+        {"question": "Who built the lighthouse of Korva?", "answer": "Ilse Marenka"},
+        {"question": "The lighthouse of Korva was built by Ilse Marenka.", "answer": "SUPPORTS", "kind": "claim"},
+    ]
+    (world / "facts.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    assert fake("init", "kb").code == 0
+    assert fake("learn", "kb", "facts.jsonl").code == 0
+    listed = fake("facts", "kb")
+    [question, claim] = [text for text in listed.out.splitlines() if " · used " in text]
+    assert ("· claim" in question, "· claim" in claim) == (False, True)
+    ids = [fact["id"] for fact in fake("facts", "kb", "--json").json]
+    epoch = fake("status", "kb", "--json").json["epoch"]
+    for given in (("nonsense", *ids), (*ids, "nonsense")):
+        failed = fake("forget", "kb", *given)
+        assert (failed.code, failed.out) == (2, "")
+        assert "'nonsense'" in failed.err
+        assert "nothing was forgotten" in failed.err
+    assert fake("facts", "kb").out == listed.out
+    assert fake("status", "kb", "--json").json["epoch"] == epoch
+    assert fake("forget", "kb", *ids).out.startswith("2 facts forgotten")
 
 
 def test_a_busy_and_a_damaged_knowledge_base_exit_with_3(

@@ -251,6 +251,25 @@ def test_the_lowest_risk_is_the_first_that_can_be_promised(n: int, wrong: int) -
         assert bounded(scores, right, found, 0.05).upper <= found
 
 
+TIMES = st.sampled_from((0, 1, 14, 29, 59, 299, 3000))  # a question that was asked so often scores the same each time
+
+
+@given(st.lists(st.tuples(st.sampled_from((0.5, 0.8, 0.9, 0.99)), TIMES, st.integers(0, 3)), max_size=4))
+def test_the_lowest_risk_is_that_of_asking_for_each_in_turn_also_where_questions_were_asked_many_times(
+    asked: list[tuple[float, int, int]],
+) -> None:
+    scores = [score for score, n, wrong in asked for _ in range(n + wrong)]
+    right = [i < n for _, n, wrong in asked for i in range(n + wrong)]
+
+    def is_promised(alpha: float) -> bool:
+        try:
+            return bounded(scores, right, alpha, 0.05).alpha == alpha
+        except ConfigError:
+            return False
+
+    assert lowest_risk(scores, right, 0.05) == next(filter(is_promised, sorted(RISKS)), None)
+
+
 def test_no_risk_can_be_promised_of_a_memory_that_is_wrong_or_was_hardly_asked() -> None:
     assert lowest_risk([], [], 0.05) is None
     assert lowest_risk([0.9] * 5, [True] * 5, 0.05) is None
