@@ -226,3 +226,10 @@ def test_platt_finds_the_curve_that_made_the_outcomes():
 def test_platt_is_defined_when_all_are_right_or_all_scores_are_equal():
     for right in (np.ones(10, bool), np.zeros(10, bool)):
         assert np.all(np.isfinite(platt(np.full(10, 0.5), right)))
+
+
+@pytest.mark.parametrize(("sure", "n", "right"), [(0.95, 24, 12), (0.99, 20, 12), (0.99, 20, 0), (0.89, 1500, 1200)])
+def test_platt_tells_how_often_a_network_that_is_too_sure_is_right(sure, n, right):
+    slope, offset = platt(np.full(n, sure), np.arange(n) < right)
+    chance = 1 / (1 + np.exp(-(slope * np.log(sure / (1 - sure)) + offset)))
+    assert chance == pytest.approx(right / n, abs=0.03)

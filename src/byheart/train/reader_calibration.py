@@ -103,12 +103,20 @@ def platt(probabilities: npt.NDArray[np.float64], right: npt.NDArray[np.bool_]) 
     clipped = np.clip(probabilities, 1e-6, 1 - 1e-6)
     features = np.stack([np.log(clipped / (1 - clipped)), np.ones(len(clipped))], axis=1)
     start = np.array([1.0, 0.0])
+    signs = np.where(right, 1.0, -1.0)
+
+    def loss(at: npt.NDArray[np.float64]) -> float:
+        return float(np.logaddexp(0, -signs * (features @ at)).sum() + ((at - start) ** 2).sum() / 2)
+
     curve = start.copy()
     for _ in range(50):
         fitted = 1 / (1 + np.exp(-features @ curve))
         gradient = features.T @ (fitted - right) + (curve - start)
         curvature = (features * (fitted * (1 - fitted))[:, None]).T @ features + np.eye(2)
-        curve = curve - np.linalg.solve(curvature, gradient)
+        step = np.linalg.solve(curvature, gradient)
+        while loss(curve - step) > loss(curve) and np.abs(step).max() > 1e-12:  # a whole step may go too far
+            step = step / 2
+        curve = curve - step
     return float(curve[0]), float(curve[1])
 
 
