@@ -79,7 +79,7 @@ class Emptied(Documents):
 
 
 def test_the_claim_of_a_fact_with_a_page_is_cited_by_its_page() -> None:
-    held = replace(HELD[1], source=Source("Tarn", None, "docs/tarn.md"))
+    held = replace(HELD[1], source=Source("Tarn", None, "docs/tarn.md"), evidence="")
     documents = Emptied(cast(sqlite3.Connection, None))
     [(passage, _)] = grounds(Recall(CLAIM, None, 0.0, 1.0), [(0, held)], [(0, 0.9)], documents, 3)
     assert (passage.page, passage.id.rpartition(":")[0]) == ("docs/tarn.md", "docs/tarn.md")

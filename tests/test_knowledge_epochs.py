@@ -268,7 +268,7 @@ def test_tuning_is_an_epoch_of_its_own_and_changes_the_ranking(filled: Knowledge
 
 def test_status_tells_sizes_and_versions(filled: KnowledgeBase, world: Path) -> None:
     status = filled.status()
-    assert (status.documents, status.facts, status.format_version) == (6, 0, 3)
+    assert (status.documents, status.facts, status.format_version) == (6, 0, 4)
     assert (status.encoder, status.encoder_hash) == ("fake", FakeEncoder().fingerprint)
     assert (status.index, status.reader, status.epoch) == ("sqlite", "compact", filled.epoch)
     assert status.bytes_on_disk == sum(p.stat().st_size for p in (world / "kb").iterdir())

@@ -379,7 +379,7 @@ def test_facts_cite_a_document_that_comes_after_them_and_are_told_of_once(kb: Kn
     report = kb.learn([shown, unseen, told, NewFact("Is it blue?", "Yes, dark blue.")])
     assert len(report.memorised) == 4
     [notice] = report.notices
-    assert "3 sources are no documents" in notice
+    assert "of the sources 3 are no documents" in notice
     assert "docs/ferry.md" in notice
 
     docs = tmp_path / "docs"
@@ -389,7 +389,8 @@ def test_facts_cite_a_document_that_comes_after_them_and_are_told_of_once(kb: Kn
     kb.add(docs)
     [cited] = kb.recall(shown.question).citations
     assert (cited.page, cited.text) == ("docs/ferry.md", "A ticket costs 7.50 crowns.")
-    assert kb.recall(unseen.question).citations == ()  # the document only bears the name
+    [whole] = kb.recall(unseen.question).citations
+    assert whole.page == "docs/ferry.md"
     assert kb.recall(told.question).citations == ()
     assert [fact.source.note for fact in kb.facts() if fact.answer == told.answer] == ["Jonna, at the harbour"]
 
@@ -398,17 +399,56 @@ def test_facts_cite_a_document_that_comes_after_them_and_are_told_of_once(kb: Kn
     [moved] = kb.recall(shown.question).citations
     assert (moved.text, moved.start < cited.start) == (cited.text, True)
     kb.remove("docs/ferry.md")
-    assert {fact.answer for fact in kb.facts()} == {told.answer, unseen.answer, "Yes, dark blue."}
+    assert {fact.answer for fact in kb.facts()} == {told.answer, "Yes, dark blue."}
 
 
-def test_a_document_that_only_bears_the_name_of_a_source_takes_no_evidence_and_no_fact(kb: KnowledgeBase) -> None:
+def test_evidence_that_a_later_document_does_not_show_is_kept_and_the_fact_goes_with_the_document(
+    kb: KnowledgeBase,
+) -> None:
     fact = NewFact("Who paints the ferry?", "Ilse Marenka", (), "wiki", "The ferry is painted by Ilse Marenka.")
     kb.learn([fact])
     kb.add_documents([Document("wiki", "", "How to use our wiki. Nothing about boats.")])
     [held] = kb.facts()
-    assert (held.evidence, held.source.page) == (fact.evidence, None)
+    assert (held.evidence, held.source.page, held.source.start) == (fact.evidence, "wiki", None)
+    kb.add_documents([Document("wiki", "", f"About boats. {fact.evidence}")])
+    [held] = kb.facts()
+    assert (held.evidence, held.source.start) == ("", 13)  # it stands there now
     kb.remove("wiki")
-    assert kb.recall(fact.question).answer == fact.answer
+    assert (kb.facts(), kb.recall(fact.question).answer) == ([], None)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize(
+    ("source", "page", "text"),
+    [
+        ("docs/chur.md:0-43", "docs/chur.md", "The wifi password of the office is kiwi-77."),
+        ("docs/thun.md", "docs/thun.md", "It is kiwi-77 here. It is kiwi-77 there."),
+        ("docs/caf\u00e9.md", "docs/cafe\u0301.md", "The wifi password of the office is kiwi-77."),
+        ("docs/none.md", "docs/none.md", "Nothing of it."),
+    ],
+)
+def test_a_fact_goes_with_the_document_it_names_whichever_was_there_first(
+    kb: KnowledgeBase, source: str, page: str, text: str, is_first: bool
+) -> None:
+    fact = NewFact("What is the wifi password of the office?", "kiwi-77", (), source)
+    steps = [lambda: kb.add_documents([Document(page, "", text)]), lambda: kb.learn([fact])]
+    for step in steps if is_first else reversed(steps):
+        step()
+    assert [held.source.page for held in kb.facts()] == [page]
+    kb.remove(page)
+    assert (kb.facts(), kb.recall(fact.question).answer) == ([], None)
+
+
+def test_a_fact_finds_its_place_when_a_document_that_another_cites_comes_to_say_so(kb: KnowledgeBase) -> None:
+    kb.learn(
+        [
+            NewFact("What does a ferry ticket cost?", "7.50 crowns", (), "ferry", "A ticket costs 7.50 crowns."),
+            NewFact("Who owns the ferry?", "Jon Brik", (), "ferry"),
+        ]
+    )
+    kb.add_documents([Document("ferry", "", "It sails daily. A ticket costs 7.50 crowns.")])
+    kb.add_documents([Document("ferry", "", "It sails daily. A ticket costs 7.50 crowns. It belongs to Jon Brik.")])
+    assert [fact.source.start for fact in kb.facts()] == [16, 58]
 
 
 def test_a_claim_cites_evidence_that_comes_after_it_and_is_stale_when_that_goes(kb: KnowledgeBase) -> None:
@@ -424,18 +464,16 @@ def test_a_claim_cites_evidence_that_comes_after_it_and_is_stale_when_that_goes(
     assert kb.recall(claim.question, claim=True).answer is None
 
 
-def test_facts_whose_texts_are_not_kept_stay_uncited_when_their_document_comes(
-    tmp_path: Path, kb: KnowledgeBase
-) -> None:
+def test_facts_whose_texts_are_not_kept_go_with_the_document_they_name(tmp_path: Path, kb: KnowledgeBase) -> None:
     fact = NewFact("What does a ferry ticket cost?", "7.50 crowns", (), "ferry", "A ticket costs 7.50 crowns.")
     config = Config().replace("ledger.text", False)
     with init(tmp_path / "bare", config, encoder=FakeEncoder(), reader=FakeReader()) as bare:
         assert len(bare.learn([fact]).memorised) == 1
         bare.add_documents([Document("ferry", "", "It sails daily. A ticket costs 7.50 crowns.")])
-        assert [held.source.page for held in bare.facts()] == [None]
+        assert [held.source.page for held in bare.facts()] == ["ferry"]
         assert bare.recall(fact.question).answer == fact.answer
         bare.remove("ferry")
-        assert len(bare.facts()) == 1
+        assert (bare.facts(), bare.recall(fact.question).answer) == ([], None)
 
 
 def test_facts_that_are_claims_are_listed_as_such(taught: KnowledgeBase) -> None:

@@ -246,13 +246,13 @@ def test_a_source_can_be_moved_and_found_by_page_passage_and_note(ledger: Ledger
     (fourth,) = write(ledger, ODD[0], source=Source("whole page", None, "harbour.md"))
     assert ledger.numbers_of_page("harbour.md") == (first, second, fourth)
     assert ledger.numbers_of_passage("harbour.md:0-90") == (first, second)
-    assert ledger.numbers_of_note("Bo said so") == (third,)
-    assert ledger.numbers_of_note("bo") == ()
+    assert ledger.numbers_waiting(["Bo said so", "nobody"]) == (third,)
+    assert ledger.numbers_waiting(["bo"]) == ()
     assert ledger.sourced_numbers() == (first, second, fourth)
     ledger.set_source(second, Source("", "b.md:0-9", "b.md", 1, 5))
     assert ledger.numbers_of_page("b.md") == (second,)
     assert ledger.by_numbers([second])[second].source == Source("", "b.md:0-9", "b.md", 1, 5)
-    assert ledger.numbers_of_page("\ud800") == ledger.numbers_of_passage("\ud800") == ledger.numbers_of_note("\ud800")
+    assert ledger.numbers_of_page("\ud800") == ledger.numbers_of_passage("\ud800") == ()
 
 
 def test_a_fact_that_is_removed_leaves_no_row_and_its_neighbours_stay(ledger: Ledger) -> None:

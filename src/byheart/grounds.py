@@ -58,6 +58,8 @@ def words_of(fact: Fact, documents: Documents) -> Passage | None:
     """Return the words a fact rests on: its passage, its document's first, or its evidence; None without any."""
     if fact.source.passage_id is not None:
         return documents.passages([fact.source.passage_id])[0]
+    if fact.source.page is not None and fact.evidence:  # the document does not show it
+        return _kept(fact, "evidence", fact.evidence)
     if fact.source.page is not None:
         held = documents.text_of(fact.source.page)
         return None if held is None or not held[2] else held[2][0]

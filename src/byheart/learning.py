@@ -8,6 +8,7 @@ Networks run before the transaction; inside it only what must be read back does.
 from __future__ import annotations
 
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -49,8 +50,8 @@ class _Tally:
     def report(self, epoch: int, seconds: float) -> LearnReport:
         if self.strangers:
             self.notices.append(
-                f"{len(self.strangers)} sources are no documents here, such as {self.strangers[0]!r:.80}: they are "
-                "named and not cited; add the documents first where they are to be"
+                f"of the sources {len(self.strangers)} are no documents, such as {self.strangers[0]!r:.80}: named and "
+                "not cited; a document that is added under that name is cited from then on"
             )
         return LearnReport(
             tuple(self.memorised),
@@ -311,21 +312,29 @@ class Upkeep:
         Returns:
             How many facts became stale, for the document no longer says so.
         """
-        if document.page in before:
-            return self._changed(before[document.page], document, passages)
-        for number, fact in self.ledger.by_numbers(self.ledger.numbers_of_note(document.page)).items():
-            if fact.source.page is None and fact.questions and fact.answer is not None:
-                new = NewFact(fact.questions[0], fact.answer, (), document.page, fact.evidence, fact.id, fact.kind)
-                source = find_source(new, documents)[0]
-                if source.start is not None:  # else it only bears the name: what the user gave as evidence stays
-                    self.ledger.set_source(number, source)
-        return 0
+        n_stale = self._changed(before[document.page], document, passages, documents) if document.page in before else 0
+        names = [unicodedata.normalize("NFC", name) for name in (document.page, *(passage.id for passage in passages))]
+        for number, fact in self.ledger.by_numbers(self.ledger.numbers_waiting(names)).items():
+            self._place(number, fact, document.page, documents)
+        return n_stale
 
-    def _changed(self, before: str, document: Document, passages: Sequence[Passage]) -> int:
+    def _place(self, number: int, fact: Fact, page: str, documents: Documents) -> None:
+        """Write that a fact comes from a document: the place of its words, or the whole of it where there is none."""
+        source = Source(fact.source.note, None, page)
+        if fact.questions and fact.answer is not None:
+            new = NewFact(fact.questions[0], fact.answer, (), page, fact.evidence, fact.id, fact.kind)
+            source = replace(find_source(new, documents)[0], note=fact.source.note)
+        self.ledger.set_source(number, source, fact.evidence)
+
+    def _changed(self, before: str, document: Document, passages: Sequence[Passage], documents: Documents) -> int:
+        """Move facts to where a document says so now; those it no longer supports are stale."""
         numbers = self.ledger.numbers_of_page(document.page)
         stale = []
         for number, fact in self.ledger.by_numbers(numbers).items():
             if fact.state is FactState.STALE:
+                continue
+            if fact.source.start is None:  # it cites the document as a whole, and may have a place there now
+                self._place(number, fact, document.page, documents)
                 continue
             source = moved(fact, before, document, passages)
             if source is None:

@@ -140,9 +140,10 @@ class HeldFacts:
         """Return the facts whose answer stands in a passage, ascending."""
         return self._numbers("passage_id = ?", passage_id)
 
-    def numbers_of_note(self, note: str) -> tuple[int, ...]:
-        """Return the facts that have exactly this note, ascending."""
-        return self._numbers("note = ?", note)
+    def numbers_waiting(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Return the facts whose source has one of these names and is no document yet, ascending."""
+        query = "SELECT number FROM facts WHERE page IS NULL AND note IN ({})"
+        return tuple(sorted(row[0] for row in self._among(query, sorted(set(names)))))
 
     def sourced_numbers(self) -> tuple[int, ...]:
         """Return the facts that come from a document, ascending."""

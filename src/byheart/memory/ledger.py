@@ -134,7 +134,7 @@ class Ledger(HeldFacts):
         Args:
             number: The fact.
             source: Where it comes from.
-            evidence: The words it rests on; kept where the source is no document of the knowledge base.
+            evidence: The words it rests on; kept where they were not found in a document of the knowledge base.
 
         Raises:
             FactError: There is no such fact.
@@ -203,7 +203,7 @@ class Ledger(HeldFacts):
 
     def _keep_evidence(self, number: int, source: Source, evidence: str) -> None:
         self._connection.execute("DELETE FROM fact_evidence WHERE fact = ?", (number,))
-        if self._keep_text and evidence and source.page is None:
+        if self._keep_text and evidence and source.start is None:  # else it stands in the document
             self._connection.execute("INSERT INTO fact_evidence VALUES (?, ?)", (number, evidence))
 
     def _change(self, query: str, values: tuple[object, ...]) -> None:

@@ -136,8 +136,10 @@ class Documents:
         """Return page, text and passages of the document that a page or a passage id names; None if there is none."""
         if SURROGATES.search(name):
             return None
-        query = "SELECT page, text FROM documents WHERE page = ? OR page = (SELECT page FROM passages WHERE id = ?)"
-        row = self.connection.execute(query, (_nfc(name), _nfc(name))).fetchone()
+        forms = (_nfc(name), unicodedata.normalize("NFD", name))  # some file systems hand out decomposed names
+        query = "SELECT page, text FROM documents WHERE page IN (?1, ?2) OR page = "
+        query += "(SELECT page FROM passages WHERE id IN (?1, ?2)) ORDER BY page"
+        row = self.connection.execute(query, forms).fetchone()
         if row is None:
             return None
         ids = self.connection.execute("SELECT id FROM passages WHERE page = ? ORDER BY number", (row[0],))
