@@ -7,7 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from byheart.reader.wording import answer_key, occurrences, same_answer, words
+from byheart.reader.wording import answer_key, occurrences, same_answer, whole_address, words
+
+
+@pytest.mark.parametrize(
+    ("text", "cut", "whole"),
+    [
+        ("Write to labels@fernwick.example, please.", "fernwick", "labels@fernwick.example"),
+        ("Write to labels@fernwick.example.", "labels@", "labels@fernwick.example"),
+        ("See https://a.example/b?c=d. Then", "example", "https://a.example/b?c=d"),
+        ("At 9 @ the pier", "9", "9"),
+        ("Call 555, or a@b.example", "555", "555"),
+    ],
+)
+def test_a_span_never_cuts_an_address(text: str, cut: str, whole: str) -> None:
+    start = text.index(cut)
+    first, last = whole_address(text, start, start + len(cut))
+    assert text[first:last] == whole
 
 
 def test_answers_are_found_as_whole_words_in_any_case():

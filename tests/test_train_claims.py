@@ -241,7 +241,6 @@ def test_no_training_claim_is_its_own_proof_among_the_nearest_that_hold(run: Run
     assert shown > 50
 
 
-@pytest.mark.xfail(strict=True, reason="of a claim that is stated twice, the twin is the nearest that holds")
 def test_no_training_claim_that_is_stated_twice_is_its_own_proof(tmp_path: Path, encoder: SentenceEncoder) -> None:
     data = write_world(tmp_path / "data")
     once = [{"claim": c.claim, "label": c.verdict, "evidence": c.evidence} for c in fever_training_claims(data)]

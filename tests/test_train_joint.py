@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from byheart import cli, folder, knowledge, readers
+from byheart import cli, folder, knowledge, readers, routing
 from byheart.asking import Asking
 from byheart.config import Config, ReaderConfig, TrainConfig
 from byheart.decisions import Evidence, Route
@@ -460,7 +460,7 @@ def test_a_calibration_that_comes_to_hold_everything_for_known_is_undone() -> No
 @pytest.mark.parametrize("damage", [b"garbage", b"", b"PK\x03\x04half of a state"])
 def test_a_damaged_state_is_named_and_nothing_is_trained(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "state.pt").write_bytes(damage)
-    with pytest.raises(TrainingError, match=r"state\.pt cannot be read .* delete it"):
+    with pytest.raises(TrainingError, match=r"state\.pt cannot be read; delete it"):
         trained(tmp_path, QUICK)
 
 
@@ -690,6 +690,7 @@ def test_an_adapter_that_does_not_help_is_not_put_into_use_and_the_command_line_
         adapter = QueryAdapter.identity(FAKE_WIDTH, 2, 1)
         adapter.up[:] = 0.01
         kb.asking.install(Gate.default(), adapter, kb.memory.slots.reader.calibration)
+        kb.calibrate(*asked_questions())  # else it would be undone
     code, out, err = run("train", "kb", "--questions", every)
     assert (code, told in out) == (0, True), err
     assert parameters()["query_adapter"] == adapter.to_json()
@@ -881,3 +882,99 @@ def test_calibrating_keeps_nothing_when_the_gate_was_changed_meanwhile(taught: P
         with pytest.raises(BusyError, match="calibrate again"):
             kb.calibrate(*asked_questions(), change)
     assert Gate.from_json(held_parts(tmp_path / "kb")[1]["gate"]) == trained
+
+
+def test_a_run_that_ends_between_installing_and_calibrating_is_undone_and_goes_on(
+    taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(taught, tmp_path / "kb")
+    shutil.copytree(taught, tmp_path / "whole")
+    before = held_parts(tmp_path / "kb")[1]
+    for name in ("kb", "whole"):
+        with open_fake(tmp_path / name) as kb:
+            kb.configure("train.steps", 20)
+    with open_fake(tmp_path / "whole") as kb:
+        expected = train_joint(kb, *asked_questions())
+    with open_fake(tmp_path / "kb") as kb:  # an error
+        monkeypatch.setattr(KnowledgeBase, "calibrate", lambda *_: (_ for _ in ()).throw(BusyError("no")))
+        with pytest.raises(BusyError):
+            train_joint(kb, *asked_questions())
+    assert held_parts(tmp_path / "kb")[1] == before
+    with open_fake(tmp_path / "kb") as kb:  # a kill: nothing is left to undo it, but the next run
+        monkeypatch.setattr(Asking, "undo_install", lambda _: None)
+        with pytest.raises(BusyError):
+            train_joint(kb, *asked_questions())
+        assert "gate" in held_parts(tmp_path / "kb")[1]
+    monkeypatch.undo()
+    with open_fake(tmp_path / "kb") as kb:
+        found = train_joint(kb, *asked_questions())
+    assert replace(found, epoch=0) == replace(expected, epoch=0)
+    again = held_parts(tmp_path / "kb")[1]
+    assert again == held_parts(tmp_path / "whole")[1]
+    assert routing.BEFORE not in again
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "asks"),
+    [
+        ("gate", lambda held: held.replace("[", "[NaN,", 1), ()),
+        ("gate", lambda _: "[]", ()),
+        ("gate", lambda held: json.dumps(json.loads(held) | {"weights": {}}), ()),
+        ("gate", lambda held: json.dumps(json.loads(held) | {"price": math.nan}), ()),
+        ("gate_calibration", lambda _: "nonsense", ("--risk", "0.2")),
+        ("gate_calibration", lambda _: "[]", ("--budget", "0.5")),
+        (
+            "gate_calibration",
+            lambda held: json.dumps(json.loads(held) | {"scores": json.loads(held)["scores"][::2]}),
+            ("--risk", "0.2"),
+        ),
+        (
+            "gate_calibration",
+            lambda held: json.dumps(json.loads(held) | {"scores": [math.nan] * len(json.loads(held)["scores"])}),
+            ("--risk", "0.2"),
+        ),
+        (
+            "gate_calibration",
+            lambda held: json.dumps(json.loads(held) | {"gains": [math.nan]}),
+            ("--budget", "0.5"),
+        ),
+    ],
+)
+def test_nothing_is_promised_or_answered_by_a_damaged_gate_or_calibration(
+    run: Run, tmp_path: Path, name: str, value: Callable[[str], str], asks: tuple[str, ...]
+) -> None:
+    assert run("calibrate", "kb", "--questions", write_questions(tmp_path / "q.jsonl"))[0] == 0
+    with open_fake(tmp_path / "kb") as kb, kb._database.write() as connection:
+        [(held,)] = connection.execute("SELECT value FROM parameters WHERE name = ?", (name,))
+        connection.execute("UPDATE parameters SET value = ? WHERE name = ?", (value(held), name))
+    code, out, err = run("ask", "kb", LEARNED[0].question, *asks)
+    assert (code, out) == (3, "")
+    assert "byheart calibrate" in err
+
+
+@pytest.mark.parametrize("content", [b"hello world", b"", b"\x80\x04K\x01."])
+def test_a_state_that_is_none_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "state.pt").write_bytes(content)
+    with pytest.raises(TrainingError, match="delete it") as raised:
+        load_state(tmp_path / "state.pt")
+    assert "weights_only" not in str(raised.value)
+    torch.save([1, 2], tmp_path / "list.pt")
+    with pytest.raises(TrainingError, match="holds no state"):
+        load_state(tmp_path / "list.pt")
+
+
+def test_memory_gives_no_answer_that_is_hardly_a_chance_and_recall_says_what_it_does_not_know(
+    run: Run, tmp_path: Path
+) -> None:
+    lines = [{"question": fact.question, "answers": ["something else"]} for fact in LEARNED]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    assert run("calibrate", "kb", "--questions", "q.jsonl")[0] == 0  # memory was never right
+    code, out, _ = run("ask", "kb", LEARNED[0].question, "--route", "memory", "--json")
+    assert (code, json.loads(out)["text"], json.loads(out)["citations"]) == (0, None, [])
+    assert json.loads(out)["confidence"] < Config().reader.min_confidence
+    assert run("config", "kb", "reader.min_confidence=0")[0] == 0
+    code, out, _ = run("ask", "kb", LEARNED[0].question, "--route", "memory", "--json")
+    assert (code, json.loads(out)["text"]) == (0, LEARNED[0].answer)
+    assert "holds no fact" not in run("recall", "kb", "zebra quantum tectonics")[1]
+    assert run("init", "empty")[0] == 0
+    assert "holds no fact yet" in run("recall", "empty", "zebra quantum tectonics")[1]

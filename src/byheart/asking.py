@@ -24,10 +24,11 @@ from byheart.reader.wording import answer_key
 from byheart.reports import Calibrated, Progress
 from byheart.retrieval.adapter import QueryAdapter
 from byheart.retrieval.fitting import FittedWeight, fit_dense_weight
-from byheart.routing import CALIBRATION, GATE, GateRouter, read_gate, write_gate
+from byheart.routing import BEFORE, CALIBRATION, GATE, GateRouter, read_gate, write_gate
 from byheart.store.database import Database
 from byheart.types import Answer, Hit, Passage, Question, Route
 
+TRAINED = (GATE, CALIBRATION, MEMORY_CALIBRATION, ADAPTER)  # what joint training changes
 BATCH = 32
 LEAST_QUESTIONS = 30
 
@@ -149,11 +150,22 @@ class Asking:
         with self.library.hold():
             return self.library.adapter()
 
+    def undo_install(self) -> None:
+        """Put back what was in use before jointly trained parts that were never calibrated, if there are such."""
+        with self.database.read() as connection:
+            held = _rows(connection, (BEFORE,))
+        if not held:
+            return
+        names = (*TRAINED, BEFORE)
+        with self.database.write() as connection:
+            connection.execute(f"DELETE FROM parameters WHERE name IN ({_marks(names)})", names)
+            connection.executemany("INSERT INTO parameters VALUES (?, ?)", json.loads(held[0][1]))
+
     def install(self, gate: Gate, adapter: QueryAdapter | None, calibration: tuple[float, float, float]) -> int:
         """Put jointly trained parts into use, as one new epoch, and return it.
 
         Args:
-            gate: The gate; what a risk was promised on before it is gone.
+            gate: The gate; what a risk was promised on before it is gone. Until it is calibrated it can be undone.
             adapter: The query adapter, None for none.
             calibration: Slope, offset and gap weight of the memory's log-odds.
 
@@ -163,6 +175,7 @@ class Asking:
         rows = [(GATE, gate.to_json()), (MEMORY_CALIBRATION, json.dumps(calibration))]
         rows += [] if adapter is None else [(ADAPTER, adapter.to_json())]
         with self.database.write() as connection:
+            rows.append((BEFORE, json.dumps(_rows(connection, TRAINED))))
             connection.execute("DELETE FROM parameters WHERE name IN (?, ?)", (CALIBRATION, ADAPTER))
             connection.executemany("INSERT OR REPLACE INTO parameters VALUES (?, ?)", rows)
         return self.database.epoch
@@ -227,17 +240,18 @@ class Asking:
             QuestionError: The reader cannot take a question; the error says which.
             BusyError: Gate or memory was trained or calibrated meanwhile; nothing was kept.
         """
-        if len(questions) < LEAST_QUESTIONS or not self.facts.is_used():
+        if not self.facts.is_used():
+            raise ConfigError("calibrating needs facts in memory, there is none; learn facts first: byheart learn")
+        if len(questions) < LEAST_QUESTIONS:
             raise ConfigError(
-                f"calibrating needs {LEAST_QUESTIONS} held-out questions and facts in memory, got {len(questions)} "
-                f"questions; pass more, or learn facts first"
+                f"calibrating needs {LEAST_QUESTIONS} held-out questions, got {len(questions)}; pass more"
             )
         self.check(questions)
         queries = self.encoder().encode_queries([question.text for question in questions])
         with self.database.read() as connection:
             recalls = self.facts.recall_held(questions, queries)  # not `recall`: what is measured is no use
             found, held = GateRouter(connection, Wishes()).evidence(questions, recalls), read_gate(connection)
-            seen = _parameters(connection)
+            seen = _rows(connection, (GATE, MEMORY_CALIBRATION))
         recalled = [is_right(recall.answer, given) for recall, given in zip(recalls, gold, strict=True)]
         right: dict[Route, list[bool]] = {Route.MEMORY: recalled, Route.BOTH: [], Route.RETRIEVAL: []}
         weighing = held.calibrated(found, {Route.MEMORY: recalled})  # where both are asked, it weighs memory's answer
@@ -249,7 +263,7 @@ class Asking:
             progress(first + len(batch), len(questions), "questions answered")
         gate = held.calibrated(found, right)
         with self.database.write() as connection:
-            if _parameters(connection) != seen:
+            if _rows(connection, (GATE, MEMORY_CALIBRATION)) != seen:
                 raise BusyError("gate or memory was changed while it was calibrated; nothing was kept, calibrate again")
             lowest = write_gate(connection, gate, found, right[Route.MEMORY])
         shares = {route.value: sum(marks) / len(questions) for route, marks in right.items()}
@@ -260,14 +274,18 @@ class Asking:
         library, reader = self.library, self.config.reader
         return Engine(
             self.encoder(), library, library, self.reader(), self.config.retrieval.k, reader.passages,
-            reader.claim_passages, library.hold, None if router is None else self.facts, router,
+            reader.claim_passages, library.hold, None if router is None else self.facts, router, reader.min_confidence,
         )  # fmt: skip
 
 
-def _parameters(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """Return what calibrating rests on: the gate and the memory's calibration."""
-    query = "SELECT name, value FROM parameters WHERE name IN (?, ?) ORDER BY name"
-    return connection.execute(query, (GATE, MEMORY_CALIBRATION)).fetchall()
+def _rows(connection: sqlite3.Connection, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return parameters by name, those that there are."""
+    query = f"SELECT name, value FROM parameters WHERE name IN ({_marks(names)}) ORDER BY name"
+    return connection.execute(query, names).fetchall()
+
+
+def _marks(names: Sequence[str]) -> str:
+    return ",".join("?" * len(names))
 
 
 def is_right(text: str | None, gold: Sequence[str]) -> bool:

@@ -58,8 +58,8 @@ def _recall(arguments: argparse.Namespace) -> int:
         if arguments.question == "-":
             return each_line(sys.stdin or (), lambda line: kb.recall(line, claim=arguments.claim))
         found = kb.recall(arguments.question, claim=arguments.claim)
-        threshold = kb.config.memory.threshold
-    say(arguments, found, show_memory.recalled(found, threshold))
+        threshold, is_empty = kb.config.memory.threshold, not kb.facts(limit=1)
+    say(arguments, found, show_memory.recalled(found, threshold, is_empty))
     return 0
 
 

@@ -95,7 +95,9 @@ class ReaderConfig:
         "compact: arithmetic of the network; auto is bf16 where the processor has it (about twice as fast), else fp32",
         choices=("auto", "fp32", "bf16"),
     )
-    min_confidence: float = _setting(0.2, "compact: answers less likely to be right become abstentions", low=0, high=1)
+    min_confidence: float = _setting(
+        0.2, "compact, and memory: answers less likely to be right become abstentions", low=0, high=1
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from byheart.errors import ConfigError
 
+LEAST_RISK = 1e-6  # nobody has calibration questions for less
 CONFIDENCE = 0.95  # of a promise, where none is given
 
 
@@ -137,7 +138,7 @@ class Wishes:
     def __post_init__(self) -> None:
         """Check the ranges."""
         for name, value, such in (("risk", self.risk, 0.01), ("confidence", self.confidence, 0.95)):
-            if value is not None and not 0 < value < 1:  # also NaN
-                raise ConfigError(f"a {name} is between 0 and 1, got {value}; ask for one such as {such}")
+            if value is not None and not LEAST_RISK <= value < 1:  # also NaN
+                raise ConfigError(f"a {name} is from {LEAST_RISK} to below 1, got {value}; ask for one such as {such}")
         if self.budget is not None and not 0 <= self.budget <= 1:
             raise ConfigError(f"a budget is 0 to 1 retrievals per question, got {self.budget}; correct it")

@@ -32,6 +32,7 @@ class Engine:
         hold: Holds one epoch of the knowledge base still while hits and passages are fetched, and gives its number.
         memory: Recalls facts; None where there are none, and every question is retrieved for.
         router: Decides which way a question goes.
+        least: Chance below which memory's answer is not given; where a risk was promised the promise decides.
     """
 
     encoder: Encoder
@@ -44,6 +45,7 @@ class Engine:
     hold: Callable[[], AbstractContextManager[int]]
     memory: Memory | None = None
     router: Router | None = None
+    least: float = 0.0
 
     def answer(self, question: Question) -> Answer:
         """Return the answer to one question."""
@@ -86,7 +88,7 @@ class Engine:
         drafts = self._read(readings)
         clock.lap("read")
         rows = zip(questions, drafts, found, recalls, decisions, strict=True)
-        return [_answer(_Row(*row), clock, epoch) for row in rows], recalls
+        return [_likely(_answer(_Row(*row), clock, epoch), self.least) for row in rows], recalls
 
     def answer_closed_book(self, questions: Sequence[Question]) -> list[Answer]:
         """Return what the reader answers without any passage: the closed-book baseline."""
@@ -213,6 +215,14 @@ def _answer(row: _Row, clock: _Clock, epoch: int) -> Answer:
     taken = Route.RETRIEVAL if is_read else Route.MEMORY
     told = Disagreement(said, answer.text, taken, row.recall.fact.changed_at)
     return replace(used, fact_id=row.recall.fact.id, disagreement=told)
+
+
+def _likely(answer: Answer, least: float) -> Answer:
+    """Return an answer, without its text where it is memory's and hardly a chance; what is promised is kept."""
+    is_promised = answer.decision is not None and answer.decision.bound is not None
+    if answer.route is not Route.MEMORY or answer.text is None or is_promised or (answer.confidence or 0.0) >= least:
+        return answer
+    return replace(answer, text=None, route=Route.ABSTAIN, citations=(), used=(), fact_id=None)
 
 
 def _plain(text: str) -> str:

@@ -7,6 +7,7 @@ are counted. Part of the composition root; `knowledge` is its only caller.
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from byheart.capacity import measured
 from byheart.config import Config, EncoderConfig
-from byheart.errors import FactError, KernelError, KnowledgeError
+from byheart.errors import FactError, FormatError, KernelError, KnowledgeError
 from byheart.grounds import grounds
 from byheart.interfaces import Encoder, Floats
 from byheart.learning import Learning
@@ -81,8 +82,15 @@ class Facts:
         ).fetchone()
         if row is None:
             return None
-        slope, offset, weight = json.loads(row[0])
-        return float(slope), float(offset), float(weight)
+        try:
+            slope, offset, weight = (float(number) for number in json.loads(row[0]))
+            if not all(map(math.isfinite, (slope, offset, weight))):
+                raise ValueError(f"not finite: {row[0]:.80}")
+        except (ValueError, TypeError) as error:
+            raise FormatError(
+                f"memory's calibration cannot be read ({error}); restore a snapshot, or run: byheart train memory KB"
+            ) from error
+        return slope, offset, weight
 
     def own_weights(self) -> Path | None:
         """Return the kernel that was adapted to this knowledge base, None where the shipped one is used."""

@@ -121,7 +121,8 @@ class Trained:
 
     Attributes:
         n: Questions trained on.
-        held_out: Questions kept for calibration.
+        held_out: Questions with answers kept for calibration.
+        unanswered: Questions without answers, of which those held out calibrate, too.
         loss_before: Objective on the questions trained on, in nats per question, before.
         loss_after: After.
         held_out_before: Negative log-likelihood on the questions held out, before.
@@ -135,6 +136,7 @@ class Trained:
 
     n: int
     held_out: int
+    unanswered: int
     loss_before: float
     loss_after: float
     held_out_before: float

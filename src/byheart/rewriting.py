@@ -14,6 +14,7 @@ from byheart.errors import BusyError, FactError
 from byheart.interfaces import Floats
 from byheart.memory.slot_memory import Learned, SlotMemory
 from byheart.reports import LearnReport, Progress, Refusal
+from byheart.routing import BEFORE, CALIBRATION, GATE
 from byheart.store.database import Database
 from byheart.types import Fact, FactState
 
@@ -83,9 +84,12 @@ def rewrite(
     )
 
 
+_OF_A_KERNEL = (GATE, CALIBRATION, BEFORE, "memory_calibration")  # what holds for one kernel only
+
+
 def _name_networks(connection: sqlite3.Connection, weights: str | None) -> None:
     """Put down which kernel holds from now on; what was measured with another promises nothing of it."""
-    connection.execute("DELETE FROM parameters WHERE name IN ('gate', 'gate_calibration', 'memory_calibration')")
+    connection.execute("DELETE FROM parameters WHERE name IN (?, ?, ?, ?)", _OF_A_KERNEL)
     connection.execute("DELETE FROM parameters WHERE name = ?", (WEIGHTS,))
     if weights is not None:
         connection.execute("INSERT INTO parameters VALUES (?, ?)", (WEIGHTS, weights))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from byheart.decisions import CONFIDENCE, Decision, Evidence, RiskBound, Wishes
-from byheart.errors import ConfigError
+from byheart.errors import ConfigError, FormatError
 from byheart.gate.evidence import evidence_of
 from byheart.gate.gate import Gate, gains, price_for_budget
 from byheart.gate.risk import bounded, lowest_risk
@@ -23,6 +23,7 @@ from byheart.retrieval.terms import TermTable
 from byheart.types import Question, Recall
 
 GATE, CALIBRATION = "gate", "gate_calibration"
+BEFORE = "before_training"  # what was in use before trained parts that are not calibrated yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,28 @@ def read_gate(connection: sqlite3.Connection) -> Gate:
 
 
 def read_calibration(connection: sqlite3.Connection) -> Calibration:
-    """Return the calibration set, an empty one where there was none."""
+    """Return the calibration set, an empty one where there was none.
+
+    Args:
+        connection: Connection to the database.
+
+    Returns:
+        The set.
+
+    Raises:
+        FormatError: The row is damaged: nothing is promised of it.
+    """
     row = connection.execute("SELECT value FROM parameters WHERE name = ?", (CALIBRATION,)).fetchone()
-    return Calibration(**{name: tuple(values) for name, values in json.loads(row[0]).items()}) if row else Calibration()
+    if row is None:
+        return Calibration()
+    try:
+        held = json.loads(row[0])
+        scores, right, gained = (tuple(held[name]) for name in ("scores", "right", "gains"))
+        if len(scores) != len(right) or not all(map(math.isfinite, (*scores, *gained))) or {*right} - {True, False}:
+            raise ValueError(f"{len(scores)} scores for {len(right)} outcomes, or a number that is not finite")
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"the calibration cannot be read ({error}); make it anew with: byheart calibrate") from error
+    return Calibration(scores, right, gained)
 
 
 def write_gate(
@@ -114,6 +134,7 @@ def write_gate(
     }
     rows = [(GATE, gate.to_json()), (CALIBRATION, json.dumps(held))]
     connection.executemany("INSERT OR REPLACE INTO parameters VALUES (?, ?)", rows)
+    connection.execute("DELETE FROM parameters WHERE name = ?", (BEFORE,))
     return lowest_risk([score for score, _ in answered], [is_right for _, is_right in answered], 1 - CONFIDENCE)
 
 

@@ -28,10 +28,12 @@ def learned(report: LearnReport) -> str:
     return "\n".join(map(line, lines))
 
 
-def recalled(found: Recall, threshold: float) -> str:
+def recalled(found: Recall, threshold: float, is_empty: bool) -> str:
     """Return a recall for people: the answer where it is likely enough, the shares, the fact and its source."""
     if found.answer is None:
-        answer = "Memory holds no fact yet; byheart learn KB FACTS"
+        answer = (
+            "Memory holds no fact yet; byheart learn KB FACTS" if is_empty else "Memory does not know: nothing near."
+        )
     elif found.probability < threshold:
         answer = f"Memory does not know. (Nearest answer: {found.answer})"
     else:
@@ -89,7 +91,8 @@ def trained(report: Trained) -> str:
     undone = "".join(f"; {name} as it was, for that did not help there" for name in report.undone)
     return "\n".join(
         [
-            f"{report.n} questions trained on, {report.held_out} held out; nats per question:",
+            f"{report.n} questions trained on, {report.held_out} held out, {report.unanswered} without answers, which "
+            "calibrate only; nats per question:",
             f"  trained on  {report.loss_before:.4f} before, {report.loss_after:.4f} after",
             f"  held out    {report.held_out_before:.4f} before, {report.held_out_after:.4f} after{undone}",
             f"routes: {routes}; a retrieval costs {report.price:.3f}; epoch {report.epoch}",

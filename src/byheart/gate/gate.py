@@ -8,6 +8,7 @@ Source: Platt 1999; Guo et al. 2017, section 4, on calibrating after the fact.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -130,8 +131,13 @@ class Gate:
             weights = {Route(name): tuple(map(float, row)) for name, row in held["weights"].items()}
             if held["format"] != FORMAT or tuple(held["columns"]) != NAMES:
                 raise ValueError("its columns are others")
+            if set(weights) != set(ROUTES) or {len(row) for row in weights.values()} != {len(NAMES) + 1}:
+                raise ValueError("its routes or their weights are not all there")
+            numbers = [held["price"], *(weight for row in weights.values() for weight in row)]
+            if not all(map(math.isfinite, numbers)):
+                raise ValueError("a number is not finite")
             return cls(weights, int(held["n"]), float(held["price"]), bool(held["is_trained"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise FormatError(f"the gate cannot be read ({error}); fit it anew with: byheart calibrate") from error
 
     def to_json(self) -> str:

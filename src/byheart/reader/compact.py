@@ -22,7 +22,7 @@ from byheart.errors import InputError, QuestionError, ReaderError
 from byheart.interfaces import Floats, Reading
 from byheart.reader.prompt import check_answers, one_passage_each
 from byheart.reader.windows import AnswerKind, Window, WindowBuilder, token_spans
-from byheart.reader.wording import answer_key, occurrences
+from byheart.reader.wording import answer_key, occurrences, whole_address
 from byheart.text.models import fingerprint, model_folder
 from byheart.text.tokenizer import load_tokenizer
 from byheart.types import Citation, Draft, Kind, Question, Verdict
@@ -215,7 +215,8 @@ class CompactReader:
         found: dict[str, list[tuple[int, int, int, float]]] = {}
         for prior, scored in zip(priors, windows, strict=True):
             for place in _best_spans(scored, self.config.max_answer_tokens):
-                passage, start, end, probability = place
+                passage, *span, probability = place
+                start, end = whole_address(reading.passages[passage].text, *span)
                 text = reading.passages[passage].text[start:end]
                 found.setdefault(answer_key(text), []).append((passage, start, end, prior * probability))
         spans = [_merge(reading, places) for places in found.values()]
@@ -226,7 +227,7 @@ class CompactReader:
         return sorted([*spans, *polar], key=lambda c: -c.probability)
 
     def score_windows(self, readings: Sequence[Reading]) -> list[list[Scored]]:
-        """Return the network's view of every window of every reading."""
+        """Return every window as scored: spans by the questions' network, a claim's verdict by that for claims."""
         built = [self.builder.build(reading) for reading in readings]
         flat = [(len(w.ids), i, j, w) for i, windows in enumerate(built) for j, w in enumerate(windows)]
         scored = _scored(self._loaded[0], flat)

@@ -18,6 +18,8 @@ _OUTER = " \t\r\n.,;:!?\"'()[]\u201c\u201d\u2018\u2019\u3002\u3001\uff0c\uff01\u
 _ARTICLES = frozenset({"the", "a", "an"})
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)
 
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|https?://[^\s<>\"]*[\w/]")
+
 
 def words(text: str) -> list[str]:
     """Return the words of a text, folded for comparing; characters where a script has no spaces."""
@@ -75,3 +77,12 @@ def _any_word() -> re.Pattern[str]:
 
 def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
+
+
+def whole_address(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a span, extended over the mail address or link that it cuts: half of one is of no use to anybody."""
+    if "@" in text or "://" in text:
+        for found in _ADDRESS.finditer(text):
+            if found.start() < end and start < found.end():
+                start, end = min(start, found.start()), max(end, found.end())
+    return start, end

@@ -79,10 +79,17 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 def save_state(path: Path, state: dict[str, Any]) -> None:
-    """Write a training state; a kill in between leaves the last one whole."""
+    """Write a training state; a kill in between leaves the last one whole. TrainingError where there is no room."""
     partial = path.with_suffix(f".partial-{os.getpid()}")  # another process may be at it, too
-    torch.save(state, partial)
-    partial.replace(path)
+    try:
+        torch.save(state, partial)
+        partial.replace(path)
+    except (OSError, RuntimeError) as error:
+        partial.unlink(missing_ok=True)
+        raise TrainingError(
+            f"the state {path} cannot be written ({type(error).__name__}); free space or rights, and "
+            "train again: it goes on from the last state"
+        ) from error
 
 
 def load_state(path: Path) -> dict[str, Any] | None:
@@ -90,10 +97,12 @@ def load_state(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        state: dict[str, Any] = torch.load(path, weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        what = (str(error) or type(error).__name__).splitlines()[0]
-        raise TrainingError(f"the state {path} cannot be read ({what}); delete it, and training starts anew") from error
+        state = torch.load(path, weights_only=True)
+    except (OSError, RuntimeError, EOFError, LookupError, ValueError, pickle.UnpicklingError) as error:
+        # What torch advises to do about it is not repeated: a file that is no state may hold code.
+        raise TrainingError(f"the state {path} cannot be read; delete it, and training starts anew") from error
+    if not isinstance(state, dict):
+        raise TrainingError(f"the state {path} holds no state; delete it, and training starts anew")
     return state
 
 

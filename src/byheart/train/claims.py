@@ -155,10 +155,11 @@ def fit(
 def pool(data: Path, embed: VectorCache) -> Pool:
     """Return what examples are drawn from: FEVER-lite's test file, and Fool Me Twice."""
     claims, sentences = fever_training_claims(data), [sentence.text for sentence in fever_sentences(data)]
-    stated = embed("claims", [plain(claim.claim) for claim in claims])
+    texts = np.array([plain(claim.claim) for claim in claims])
+    stated = embed("claims", texts.tolist())
     near = _nearest(stated @ embed("fever.texts", sentences).T, SENTENCES)
     alike = stated @ stated.T
-    np.fill_diagonal(alike, -1.0)
+    alike[texts[:, None] == texts] = -1.0  # itself, and where it is stated again
     return Pool(claims, sentences, near, _nearest(alike, SIBLINGS), fool_me_twice(data))
 
 

@@ -126,6 +126,7 @@ def _trained(
 ) -> Trained:
     """Train, as `train_joint` says, while no other process does."""
     settings, state = kb.config.train, kb.path / STATE
+    kb.asking.undo_install()  # of a run that was killed before it was calibrated
     answered = [i for i, given in enumerate(gold) if given]
     held = [_is_held_out(questions[i].text) for i in answered]
     rest = [i for i, question in enumerate(questions) if _is_held_out(question.text)]
@@ -151,11 +152,16 @@ def _trained(
     before, after = (objective(p, kept[0], settings, weight, None) for p in (start, parts))
     unseen = [float(objective(p, kept[1], settings, weight, None).likelihood) for p in (start, parts)]
     _install(kb, parts, settings)
-    calibrated = kb.calibrate([questions[i] for i in rest], [gold[i] for i in rest], progress)
+    try:
+        calibrated = kb.calibrate([questions[i] for i in rest], [gold[i] for i in rest], progress)
+    except BaseException:
+        kb.asking.undo_install()
+        raise
     state.unlink(missing_ok=True)
     return Trained(
         n=len(answered) - sum(held),
         held_out=sum(held),
+        unanswered=len(questions) - len(answered),
         loss_before=float(before.likelihood),
         loss_after=float(after.likelihood),
         held_out_before=unseen[0],
