@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,12 +16,26 @@ from byheart.errors import ConfigError, FormatError
 from byheart.gate.evidence import NAMES, columns, evidence_of
 from byheart.gate.gate import ROUTES, Gate, gains, price_for_budget
 from byheart.gate.labels import oracle_route
-from byheart.gate.risk import RISKS, at_most, bounded, least_questions, lowest_risk, upper_bound
+from byheart.gate.risk import (
+    RISKS,
+    Outcomes,
+    at_most,
+    bounded,
+    least_questions,
+    lowest_risk,
+    promised,
+    upper_bound,
+)
 from byheart.types import Kind, Question, Recall, Route
 
 
 def evidence(probability: float, candidates: int = 4, cited: bool = True) -> Evidence:
     return Evidence(probability, 1 - probability, 8 * probability - 4, probability, candidates, cited, 0.9, 6)
+
+
+def outcomes(scores: Sequence[float], right: Sequence[bool], choices: int = 1) -> Outcomes:
+    """Return how memory did on questions that are all new to it."""
+    return Outcomes(tuple(scores), tuple(right), (True,) * len(scores), choices)
 
 
 def asked(n: int, seed: int = 7) -> tuple[list[Evidence], dict[Route, list[bool]]]:
@@ -55,7 +70,7 @@ def test_too_few_calibration_questions_are_an_error_that_says_how_many_it_takes(
 
 
 def test_a_memory_that_errs_too_often_where_it_is_surest_cannot_be_promised() -> None:
-    with pytest.raises(ConfigError, match="answers 149 wrongly"):
+    with pytest.raises(ConfigError, match="149 are answered wrongly"):
         bounded([0.9 - i / 1e6 for i in range(600)], [i % 2 == 0 for i in range(600)], 0.01, 0.05)
 
 
@@ -242,7 +257,7 @@ def test_what_training_learned_is_kept_only_where_it_tells_more_than_a_fit_anew(
 def test_the_lowest_risk_is_the_first_that_can_be_promised(n: int, wrong: int) -> None:
     scores = [1 - i / (2 * n) for i in range(n)]
     right = [i < n - wrong for i in range(n)]  # it errs where it is least sure
-    found = lowest_risk(scores, right, 0.05)
+    found = lowest_risk(outcomes(scores, right), 0.05)
     lower = [alpha for alpha in RISKS if found is None or alpha < found]
     for alpha in lower:
         with pytest.raises(ConfigError):
@@ -267,14 +282,43 @@ def test_the_lowest_risk_is_that_of_asking_for_each_in_turn_also_where_questions
         except ConfigError:
             return False
 
-    assert lowest_risk(scores, right, 0.05) == next(filter(is_promised, sorted(RISKS)), None)
+    assert lowest_risk(outcomes(scores, right), 0.05) == next(filter(is_promised, sorted(RISKS)), None)
 
 
 def test_no_risk_can_be_promised_of_a_memory_that_is_wrong_or_was_hardly_asked() -> None:
-    assert lowest_risk([], [], 0.05) is None
-    assert lowest_risk([0.9] * 5, [True] * 5, 0.05) is None
-    assert lowest_risk([1 - i / 1e4 for i in range(999)], [False] * 999, 0.05) is None
-    assert lowest_risk([0.9] * 299, [True] * 299, 0.05) == 0.01
+    assert lowest_risk(Outcomes(), 0.05) is None
+    assert lowest_risk(outcomes([0.9] * 5, [True] * 5), 0.05) is None
+    assert lowest_risk(outcomes([1 - i / 1e4 for i in range(999)], [False] * 999), 0.05) is None
+    assert lowest_risk(outcomes([0.9] * 299, [True] * 299), 0.05) == 0.01
+
+
+def test_copies_of_questions_and_questions_learned_word_for_word_promise_nothing_alone() -> None:
+    copies = Outcomes((0.9,) * 300, (True,) * 300, (True, *(False,) * 299))
+    with pytest.raises(ConfigError, match=r"299 different calibration questions .* there are 1"):
+        promised(copies, 0.01, 0.05)
+    assert lowest_risk(copies, 0.05) is None
+    copied = replace(outcomes([0.9] * 600, [True] * 600), is_new=(True,) * 299 + (False,) * 301)
+    assert promised(copied, 0.01, 0.05).n == 299
+
+
+def test_copies_of_a_question_that_is_answered_wrongly_count_each_time() -> None:
+    scores, right = [0.9] * 400 + [0.8] * 300, [True] * 400 + [False] * 100 + [True] * 200
+    held = replace(outcomes(scores, right), is_new=(True,) * 401 + (False,) * 99 + (True,) * 200)
+    found = promised(held, 0.02, 0.05)
+    assert (found.threshold, found.n, found.wrong) == (0.9, 400, 0)
+
+
+@given(choices=st.integers(1, 8), n=st.integers(1, 1000), wrong=st.integers(0, 3))
+def test_questions_that_chose_a_memory_must_show_more_for_the_same_promise(choices: int, n: int, wrong: int) -> None:
+    scores, right = [1 - i / (2 * n) for i in range(n)], [i < n - wrong for i in range(n)]
+    try:
+        found = promised(outcomes(scores, right, choices), 0.05, 0.05)
+    except ConfigError:
+        return
+    without = promised(outcomes(scores, right), 0.05, 0.05)
+    assert found.delta == without.delta == 0.05
+    assert found.threshold >= without.threshold
+    assert at_most(found.wrong, found.n, 0.05) <= 0.05 / choices
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -0.1, 0.0, 1.0, 2.0])

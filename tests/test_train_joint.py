@@ -849,14 +849,43 @@ def test_one_process_trains_at_a_time_and_one_that_is_killed_lets_go(run: Run, t
     assert "earlier promises are gone" in out
 
 
+def write_reworded(path: Path, copies: int = 1) -> str:
+    """Write what memory knows in words it did not learn, each question so many times."""
+    asked = [(f"Please tell me: {text.lower()}", fact.answer) for fact in LEARNED for text in fact.paraphrases]
+    lines = [json.dumps({"question": text, "answers": [answer]}) for text, answer in asked] * copies
+    path.write_text("\n".join(lines), "utf-8")
+    return str(path)
+
+
 def test_calibrating_says_which_risks_can_be_promised(run: Run, tmp_path: Path) -> None:
-    code, out, err = run("calibrate", "kb", "--questions", write_questions(tmp_path / "q.jsonl"))
+    code, out, err = run("calibrate", "kb", "--questions", write_reworded(tmp_path / "q.jsonl"))
     assert code == 0, err
     lowest = float(out.split("can be promised is ")[1].split(":")[0])
     assert run("ask", "kb", LEARNED[0].question, "--risk", str(lowest))[0] == 0
     code, _, err = run("ask", "kb", LEARNED[0].question, "--risk", str(lowest / 10))
     assert code == 2
     assert "calibrate with more" in err
+    assert f"such as {lowest:g}" in err
+
+
+def test_calibrating_on_copies_promises_no_more_and_on_questions_learned_word_for_word_nothing(
+    run: Run, tmp_path: Path
+) -> None:
+    said = []
+    for copies in (1, 4):
+        code, out, err = run("calibrate", "kb", "--questions", write_reworded(tmp_path / "q.jsonl", copies))
+        assert code == 0, err
+        n_new, said_of = int(out.split("(")[1].split()[0]), out.split("epoch")[1].split(".", 1)[1]
+        said.append((n_new, said_of))
+    assert said[0] == said[1]
+    code, out, err = run("calibrate", "kb", "--questions", write_questions(tmp_path / "q.jsonl"))
+    assert code == 0, err
+    n_others = len(asked_questions()[0]) - 2 * len(LEARNED)
+    assert f"({n_others} different ones in words it did not learn)" in out
+    assert "No risk up to 0.2 can be promised" in out
+    code, _, err = run("ask", "kb", LEARNED[0].question, "--risk", "0.2")
+    assert code == 2
+    assert "did not learn word for word, those it is surest of, 14 are answered wrongly" in err
 
 
 def test_calibrating_on_questions_that_memory_answers_wrongly_promises_nothing(run: Run, tmp_path: Path) -> None:
@@ -896,7 +925,7 @@ def test_a_run_that_ends_between_installing_and_calibrating_is_undone_and_goes_o
     with open_fake(tmp_path / "whole") as kb:
         expected = train_joint(kb, *asked_questions())
     with open_fake(tmp_path / "kb") as kb:  # an error
-        monkeypatch.setattr(KnowledgeBase, "calibrate", lambda *_: (_ for _ in ()).throw(BusyError("no")))
+        monkeypatch.setattr(Asking, "calibrate", lambda *_: (_ for _ in ()).throw(BusyError("no")))
         with pytest.raises(BusyError):
             train_joint(kb, *asked_questions())
     assert held_parts(tmp_path / "kb")[1] == before

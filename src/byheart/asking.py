@@ -17,6 +17,7 @@ from byheart.engine import Engine
 from byheart.errors import BusyError, ConfigError
 from byheart.facts import MEMORY_CALIBRATION, Facts
 from byheart.gate.gate import Gate
+from byheart.gate.risk import Outcomes
 from byheart.interfaces import Encoder, Limited, Reader
 from byheart.library import ADAPTER, Library
 from byheart.offering import Offer, Offering
@@ -26,7 +27,8 @@ from byheart.retrieval.adapter import QueryAdapter
 from byheart.retrieval.fitting import FittedWeight, fit_dense_weight
 from byheart.routing import BEFORE, CALIBRATION, GATE, GateRouter, read_gate, write_gate
 from byheart.store.database import Database
-from byheart.types import Answer, Hit, Passage, Question, Route
+from byheart.text.question_keys import question_key
+from byheart.types import Answer, Hit, Kind, Passage, Question, Route
 
 TRAINED = (GATE, CALIBRATION, MEMORY_CALIBRATION, ADAPTER)  # what joint training changes
 BATCH = 32
@@ -224,13 +226,16 @@ class Asking:
             connection.execute("INSERT OR REPLACE INTO parameters VALUES ('dense_weight', ?)", (weight,))
         return fitted
 
-    def calibrate(self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress) -> Calibrated:
+    def calibrate(
+        self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress, choices: int = 1
+    ) -> Calibrated:
         """Fit the gate to held-out questions, and keep it, with how memory did on them, as a new epoch.
 
         Args:
             questions: Questions that nothing was trained on, as they come in use.
             gold: Accepted answers of each; none where only abstaining is right.
             progress: Told of every batch.
+            choices: How many calibrations of memory these questions have chosen from; a promised risk pays for that.
 
         Returns:
             How often each route was right.
@@ -253,22 +258,58 @@ class Asking:
             found, held = GateRouter(connection, Wishes()).evidence(questions, recalls), read_gate(connection)
             seen = _rows(connection, (GATE, MEMORY_CALIBRATION))
         recalled = [is_right(recall.answer, given) for recall, given in zip(recalls, gold, strict=True)]
-        right: dict[Route, list[bool]] = {Route.MEMORY: recalled, Route.BOTH: [], Route.RETRIEVAL: []}
-        weighing = held.calibrated(found, {Route.MEMORY: recalled})  # where both are asked, it weighs memory's answer
-        for first in range(0, len(questions), BATCH):
-            batch, answers = questions[first : first + BATCH], gold[first : first + BATCH]
-            for route in (Route.BOTH, Route.RETRIEVAL):
-                given = self.answer_many(batch, Wishes(), [route] * len(batch), weighing)
-                right[route] += [is_right(one.text, accepted) for one, accepted in zip(given, answers, strict=True)]
-            progress(first + len(batch), len(questions), "questions answered")
-        gate = held.calibrated(found, right)
+        right = {Route.MEMORY: recalled, **self._right(questions, gold, held, (found, recalled), progress)}
+        gate, outcomes = held.calibrated(found, right), self._outcomes(questions, (found, recalled), choices)
         with self.database.write() as connection:
             if _rows(connection, (GATE, MEMORY_CALIBRATION)) != seen:
                 raise BusyError("gate or memory was changed while it was calibrated; nothing was kept, calibrate again")
-            lowest = write_gate(connection, gate, found, right[Route.MEMORY])
+            lowest = write_gate(connection, gate, found, outcomes)
         shares = {route.value: sum(marks) / len(questions) for route, marks in right.items()}
-        n_recalled = sum(one.candidates > 0 for one in found)
-        return Calibrated(len(questions), n_recalled, shares, lowest, self.database.epoch)
+        n, n_new = len(outcomes.scores), sum(outcomes.is_new)
+        return Calibrated(len(questions), n, n_new, shares, lowest, self.database.epoch)
+
+    def _right(
+        self,
+        questions: Sequence[Question],
+        gold: Sequence[Sequence[str]],
+        held: Gate,
+        seen: tuple[Sequence[Evidence], Sequence[bool]],
+        progress: Progress,
+    ) -> dict[Route, list[bool]]:
+        """Return whether what is read is right, with recalled facts and without, per question.
+
+        Where both are asked the gate weighs memory's answer; for each half of the questions it is fitted on the other.
+        """
+        found, recalled = seen
+        right = {route: [False] * len(questions) for route in (Route.BOTH, Route.RETRIEVAL)}
+        done = 0
+        for side in (0, 1):
+            weighing = held.calibrated(found[1 - side :: 2], {Route.MEMORY: recalled[1 - side :: 2]})
+            places = range(side, len(questions), 2)
+            for first in range(0, len(places), BATCH):
+                batch = places[first : first + BATCH]
+                for route, marks in right.items():
+                    asked = [questions[i] for i in batch]
+                    for i, one in zip(
+                        batch, self.answer_many(asked, Wishes(), [route] * len(batch), weighing), strict=True
+                    ):
+                        marks[i] = is_right(one.text, gold[i])
+                done += len(batch)
+                progress(done, len(questions), "questions answered")
+        return right
+
+    def _outcomes(
+        self, questions: Sequence[Question], seen: tuple[Sequence[Evidence], Sequence[bool]], choices: int
+    ) -> Outcomes:
+        """Return how memory did on the questions for which it had a candidate, and which of them are new."""
+        learned, asked, rows = self.facts.are_learned(questions), set[tuple[Kind, str]](), []
+        for question, known, one, is_right in zip(questions, learned, *seen, strict=True):
+            key = question.kind, question_key(question.text)
+            if one.candidates:
+                rows.append((one.probability, is_right, not known and key not in asked))
+            asked.add(key)
+        scores, right, is_new = zip(*rows, strict=True) if rows else ((), (), ())
+        return Outcomes(scores, right, is_new, choices)
 
     def _engine(self, router: GateRouter | None = None) -> Engine:
         library, reader = self.library, self.config.reader

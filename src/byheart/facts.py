@@ -33,7 +33,7 @@ from byheart.store.database import Database
 from byheart.store.documents import Documents
 from byheart.text.encoder import SentenceEncoder
 from byheart.text.models import model_folder
-from byheart.types import Citation, Fact, FactState, NewFact, Passage, Question, Recall, Step
+from byheart.types import Citation, Fact, FactState, Kind, NewFact, Passage, Question, Recall, Step
 
 if TYPE_CHECKING:
     from byheart.memory.answers import AnswerCodec
@@ -166,6 +166,12 @@ class Facts:
         """Return the questions' vectors as the memory wants them, from those by the knowledge base's encoder."""
         is_shared = self._own_encoder is self._encoder()
         return queries if is_shared else self.encode([question.text for question in questions])
+
+    def are_learned(self, questions: Sequence[Question]) -> list[bool]:
+        """Return of each question whether it is, but for its form, one that a fact was learned with."""
+        with self._database.read():
+            asked = {kind: self.ledger.asks(kind, [q.text for q in questions if q.kind is kind]) for kind in Kind}
+        return [question.text in asked[question.kind] for question in questions]
 
     def is_used(self) -> bool:
         """Return whether there is a slot: without one no network needs to be loaded."""

@@ -103,6 +103,8 @@ class Calibrated:
     Attributes:
         n: Questions.
         recalled: Questions for which memory had a candidate: what a risk is promised on.
+        new: Those among them that come for the first time and in words that memory did not learn: it is promised on
+            these alone, too.
         right: Share of right answers, per route.
         lowest_risk: The lowest of `gate.risk.RISKS` that these questions promise at confidence .95; None for none.
         epoch: Epoch after it.
@@ -110,6 +112,7 @@ class Calibrated:
 
     n: int
     recalled: int
+    new: int
     right: Mapping[str, float]
     lowest_risk: float | None
     epoch: int

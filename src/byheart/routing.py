@@ -10,13 +10,13 @@ import json
 import math
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
 from byheart.decisions import CONFIDENCE, Decision, Evidence, RiskBound, Wishes
 from byheart.errors import ConfigError, FormatError
 from byheart.gate.evidence import evidence_of
 from byheart.gate.gate import Gate, gains, price_for_budget
-from byheart.gate.risk import bounded, lowest_risk
+from byheart.gate.risk import Outcomes, lowest_risk, promised
 from byheart.grounds import has_grounds
 from byheart.retrieval.analyzer import analyze
 from byheart.retrieval.terms import TermTable
@@ -31,13 +31,11 @@ class Calibration:
     """Held-out questions as the gate saw them.
 
     Attributes:
-        scores: Probability of memory's answer, of the questions for which memory had one.
-        right: Whether that answer was right.
+        outcomes: How memory did on them.
         gains: How much likelier retrieval was to be right than the best route without it, of all questions.
     """
 
-    scores: tuple[float, ...] = ()
-    right: tuple[bool, ...] = ()
+    outcomes: Outcomes = field(default_factory=Outcomes)
     gains: tuple[float, ...] = ()
 
 
@@ -104,16 +102,18 @@ def read_calibration(connection: sqlite3.Connection) -> Calibration:
         return Calibration()
     try:
         held = json.loads(row[0])
-        scores, right, gained = (tuple(held[name]) for name in ("scores", "right", "gains"))
-        if len(scores) != len(right) or not all(map(math.isfinite, (*scores, *gained))) or {*right} - {True, False}:
-            raise ValueError(f"{len(scores)} scores for {len(right)} outcomes, or a number that is not finite")
+        scores, right, new, gained = (tuple(held[name]) for name in ("scores", "right", "is_new", "gains"))
+        if not len(scores) == len(right) == len(new) or {*right, *new} - {True, False}:
+            raise ValueError(f"{len(scores)} scores for {len(right)} outcomes")
+        if not all(map(math.isfinite, (*scores, *gained))) or int(held["choices"]) < 1:
+            raise ValueError("a number is not finite, or there was nothing to choose from")
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"the calibration cannot be read ({error}); make it anew with: byheart calibrate") from error
-    return Calibration(scores, right, gained)
+    return Calibration(Outcomes(scores, right, new, int(held["choices"])), gained)
 
 
 def write_gate(
-    connection: sqlite3.Connection, gate: Gate, found: Sequence[Evidence], right: Sequence[bool]
+    connection: sqlite3.Connection, gate: Gate, found: Sequence[Evidence], outcomes: Outcomes
 ) -> float | None:
     """Write a gate and the calibration set it was fitted on, inside the open write transaction.
 
@@ -121,27 +121,27 @@ def write_gate(
         connection: Connection to the database.
         gate: The gate.
         found: Evidence of the calibration questions.
-        right: Whether memory's answer to each is right.
+        outcomes: How memory did on those for which it had an answer.
 
     Returns:
         The lowest risk that can be promised now, None for none.
     """
-    answered = [(one.probability, is_right) for one, is_right in zip(found, right, strict=True) if one.candidates]
-    held = {
-        "scores": [score for score, _ in answered],
-        "right": [is_right for _, is_right in answered],
-        "gains": gains(gate, found),
-    }
+    held = {**asdict(outcomes), "gains": gains(gate, found)}
     rows = [(GATE, gate.to_json()), (CALIBRATION, json.dumps(held))]
     connection.executemany("INSERT OR REPLACE INTO parameters VALUES (?, ?)", rows)
     connection.execute("DELETE FROM parameters WHERE name = ?", (BEFORE,))
-    return lowest_risk([score for score, _ in answered], [is_right for _, is_right in answered], 1 - CONFIDENCE)
+    return lowest_risk(outcomes, 1 - CONFIDENCE)
 
 
 def _bound(held: Calibration, wishes: Wishes) -> RiskBound:
-    if not held.scores:
+    if not held.outcomes.scores:
         raise ConfigError("a risk can be promised after calibration only; run: byheart calibrate KB --questions FILE")
-    return bounded(held.scores, held.right, float(wishes.risk or 0.0), 1 - wishes.confidence)
+    delta = 1 - wishes.confidence
+    try:
+        return promised(held.outcomes, float(wishes.risk or 0.0), delta)
+    except ConfigError as error:
+        lowest = lowest_risk(held.outcomes, delta)
+        raise ConfigError(f"{error}" + ("" if lowest is None else f", such as {lowest:g}")) from error
 
 
 def _price(held: Calibration, budget: float) -> float:

@@ -80,8 +80,8 @@ def calibrated(report: Calibrated) -> str:
     """Return how often each route was right on the calibration questions."""
     routes = ", ".join(f"{name} {share:.3f}" for name, share in report.right.items())
     return (
-        f"{report.n} questions, of which memory had a candidate for {report.recalled}; right: {routes}; epoch "
-        f"{report.epoch}. {_promise(report.lowest_risk)}"
+        f"{report.n} questions, of which memory had a candidate for {report.recalled} ({report.new} different ones in "
+        f"words it did not learn); right: {routes}; epoch {report.epoch}. {_promise(report.lowest_risk)}"
     )
 
 

@@ -20,7 +20,7 @@ from byheart.evaluate.routing import STANDARD, TAKEN, Request, System, Told
 from byheart.evaluate.session import Session, ask
 from byheart.types import NewFact, Route
 
-ALONE, JOINT = "trained-alone", "byheart"
+ALONE, JOINT, CAREFUL = "trained-alone", "byheart", f"{CACHE}, careful"
 TIMED = 100
 
 
@@ -58,7 +58,7 @@ def compare(session: Session, split: str, given: Compared) -> list[Figure]:
     _calibrate(session, given)
     before = routing.told(session, f"{split}-alone", given.requests)
     alone = routing.decided(session, given.requests)
-    found = [*routing.systems(before, {ALONE: alone}), _cache(session, split, given, before)]
+    found = [*routing.systems(before, {ALONE: alone}), *_caches(session, split, given, before)]
     found.append(_closed(session, split, given.requests))
     for key, value in given.settings.items():
         base.configure(key, value)
@@ -86,21 +86,31 @@ def _calibrate(session: Session, given: Compared) -> None:
     )  # fmt: skip
 
 
-def _cache(session: Session, split: str, given: Compared, found: Told) -> System:
-    """Return the cosine cache in front of retrieval, its threshold fitted on the calibration requests."""
+def _caches(session: Session, split: str, given: Compared, found: Told) -> list[System]:
+    """Return the cosine cache in front of retrieval, its threshold fitted on the calibration requests.
+
+    One has the threshold with the most right answers. Requests without a gold answer weigh nothing in that; where there
+    are such, there is a second, careful cache, whose threshold is fitted with each of them that is answered costing as
+    much as a right answer gains.
+    """
     encoder = session.base.encoder
     held = cached(encoder, given.facts, given.calibration)
     standard = routing.told(session, f"{split}-calibration", given.calibration, [Route.RETRIEVAL]).right(
         Route.RETRIEVAL
     )
     right = [is_right(said.answer, request.gold) for said, request in zip(held, given.calibration, strict=True)]
-    said = cached(encoder, given.facts, given.requests)
-    _, routes = routing.threshold_routes([one.score for one in held], right, standard, [one.score for one in said])
-    outcomes = [
-        routing.recalled(str(one.answer)) if route is Route.MEMORY else found.of[Route.RETRIEVAL][i]
-        for i, (one, route) in enumerate(zip(said, routes, strict=True))
-    ]
-    return System(CACHE, routes, outcomes)
+    said, near = cached(encoder, given.facts, given.requests), [not request.gold for request in given.calibration]
+    systems = []
+    for name, penalty in ((CACHE, 0.0), (CAREFUL, 1.0)) if any(near) else ((CACHE, 0.0),):
+        gained = [float(ok) - penalty * miss for ok, miss in zip(right, near, strict=True)]
+        scores = [one.score for one in held], [one.score for one in said]
+        _, routes = routing.threshold_routes(scores[0], gained, standard, scores[1])
+        outcomes = [
+            routing.recalled(str(one.answer)) if route is Route.MEMORY else found.of[Route.RETRIEVAL][i]
+            for i, (one, route) in enumerate(zip(said, routes, strict=True))
+        ]
+        systems.append(System(name, routes, outcomes))
+    return systems
 
 
 def _closed(session: Session, split: str, requests: Sequence[Request]) -> System:

@@ -139,8 +139,8 @@ def systems(found: Told, decisions: Mapping[str, Sequence[Decision]]) -> list[Sy
 
 def threshold_routes(
     scores: Sequence[float],
-    right: Sequence[bool],
-    standard: Sequence[bool],
+    right: Sequence[float],
+    standard: Sequence[float],
     asked: Sequence[float],
     never: float = 2.0,
 ) -> tuple[float, list[Route]]:
@@ -148,13 +148,13 @@ def threshold_routes(
 
     Args:
         scores: Of the calibration requests, as the cosine to the nearest fact.
-        right: Whether memory's answer is right.
-        standard: Whether retrieving is right there.
+        right: What memory's answer is worth: 1 where it is right.
+        standard: What retrieving is worth there.
         asked: Scores of the requests to route.
         never: A threshold that no score reaches.
 
     Returns:
-        The threshold with the most right answers, the lowest among equals; below it, everything is retrieved.
+        The threshold that is worth most, the lowest among equals; below it, everything is retrieved.
     """
     order = np.argsort(-np.asarray(scores), kind="stable")
     ordered = np.asarray(scores, float)[order]

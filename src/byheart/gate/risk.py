@@ -2,7 +2,8 @@
 
 Owns the exact binomial test and the search. A threshold is accepted if so few wrong answers would, were the risk above
 `alpha`, be seen with probability `delta` at most; the first that is not ends the search (fixed-sequence testing, so
-that testing many costs nothing). The order follows from the scores alone, not from who was right.
+that testing many costs nothing). The order follows from the scores alone, not from who was right. Questions that come
+again, and those that memory learned word for word, must not make a promise: it has to hold without them, too.
 Source: Angelopoulos et al. 2021, Learn then Test, section 3; Geifman & El-Yaniv 2017; Clopper & Pearson 1934.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,46 @@ from byheart.errors import ConfigError
 
 RISKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 _HALVINGS = 60
+_ASKED = "calibration questions that memory answers"
+_NEW = "different calibration questions that memory answers and did not learn word for word"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """How memory did on calibration questions.
+
+    Attributes:
+        scores: Probability of memory's answer, of the questions for which it had one.
+        right: Whether that answer was right.
+        is_new: Whether a question comes for the first time, and in words that memory did not learn.
+        choices: How many memories these questions have chosen from; a promise then holds for whichever it was.
+    """
+
+    scores: tuple[float, ...] = ()
+    right: tuple[bool, ...] = ()
+    is_new: tuple[bool, ...] = ()
+    choices: int = 1
+
+
+def promised(held: Outcomes, alpha: float, delta: float) -> RiskBound:
+    """Return the lowest threshold that `bounded` allows on all questions and, taken alone, on the new ones.
+
+    Args:
+        held: The calibration questions.
+        alpha: Share of answers that may be wrong, between 0 and 1.
+        delta: Probability that the promise fails, between 0 and 1; each of the choices gets an equal part of it.
+
+    Returns:
+        The stricter of the two bounds.
+
+    Raises:
+        ConfigError: `alpha` or `delta` is out of range, or there are too few calibration questions for them.
+    """
+    new = [i for i, is_new in enumerate(held.is_new) if is_new]
+    part = delta / held.choices
+    whole = bounded(held.scores, held.right, alpha, part)
+    strict = bounded([held.scores[i] for i in new], [held.right[i] for i in new], alpha, part, _NEW)
+    return replace(max(whole, strict, key=lambda bound: (bound.threshold, bound.upper)), delta=delta)
 
 
 def least_questions(alpha: float, delta: float) -> int:
@@ -27,7 +69,9 @@ def least_questions(alpha: float, delta: float) -> int:
     return math.ceil(math.log(delta) / math.log1p(-alpha))
 
 
-def bounded(scores: Sequence[float], right: Sequence[bool], alpha: float, delta: float) -> RiskBound:
+def bounded(
+    scores: Sequence[float], right: Sequence[bool], alpha: float, delta: float, what: str = _ASKED
+) -> RiskBound:
     """Return the lowest threshold at which at most `alpha` of the answers are wrong, with confidence `1 - delta`.
 
     Args:
@@ -35,6 +79,7 @@ def bounded(scores: Sequence[float], right: Sequence[bool], alpha: float, delta:
         right: Whether that answer is right.
         alpha: Share of answers that may be wrong, between 0 and 1.
         delta: Probability that the promise fails, between 0 and 1.
+        what: The questions, in an error's words.
 
     Returns:
         The bound; a question is answered from memory where its score is at least the threshold.
@@ -54,16 +99,15 @@ def bounded(scores: Sequence[float], right: Sequence[bool], alpha: float, delta:
             break
         found = RiskBound(alpha, delta, n, errors, upper_bound(errors, n, delta), float(values[n - 1]))
     if found is None:
-        raise ConfigError(_too_few(values, wrong, alpha, delta))
+        raise ConfigError(_too_few(values, wrong, alpha, delta, what))
     return found
 
 
-def lowest_risk(scores: Sequence[float], right: Sequence[bool], delta: float) -> float | None:
+def lowest_risk(held: Outcomes, delta: float) -> float | None:
     """Return the lowest of a few usual risks that can be promised, for people to read; None where none can.
 
     Args:
-        scores: Probability of memory's answer, per calibration question.
-        right: Whether that answer is right.
+        held: The calibration questions.
         delta: Probability that a promise fails.
 
     Returns:
@@ -71,7 +115,7 @@ def lowest_risk(scores: Sequence[float], right: Sequence[bool], delta: float) ->
     """
     for alpha in RISKS:
         with suppress(ConfigError):
-            bounded(scores, right, alpha, delta)
+            promised(held, alpha, delta)
             return alpha
     return None
 
@@ -98,15 +142,17 @@ def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
-def _too_few(values: npt.NDArray[np.float64], wrong: npt.NDArray[np.bool_], alpha: float, delta: float) -> str:
+def _too_few(
+    values: npt.NDArray[np.float64], wrong: npt.NDArray[np.bool_], alpha: float, delta: float, what: str
+) -> str:
     needed = least_questions(alpha, delta)
     if len(values) < needed:
         return (
-            f"a risk of {alpha:g} at confidence {1 - delta:g} needs at least {needed} calibration questions that "
-            f"memory answers, there are {len(values)}; calibrate with more, or ask for a higher risk"
+            f"a risk of {alpha:g} at confidence {1 - delta:g} needs at least {needed} {what}, there are "
+            f"{len(values)}; calibrate with more, or ask for a higher risk"
         )
     errors = int(wrong[:needed].sum())
     return (
-        f"a risk of {alpha:g} at confidence {1 - delta:g} cannot be promised: of the {needed} calibration questions "
-        f"that memory is surest of it answers {errors} wrongly; calibrate with more questions, or ask for a higher risk"
+        f"a risk of {alpha:g} at confidence {1 - delta:g} cannot be promised: of the {needed} {what}, those it is "
+        f"surest of, {errors} are answered wrongly; calibrate with more questions, or ask for a higher risk"
     )

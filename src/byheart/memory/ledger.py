@@ -101,6 +101,10 @@ class Ledger(HeldFacts):
         held = self._holders(Kind(row[0]), texts)
         return self._append(number, [text for text in distinct_questions(texts) if text not in held])
 
+    def asks(self, kind: Kind, texts: Sequence[str]) -> set[str]:
+        """Return which of the texts are, but for their form, questions of facts of a kind."""
+        return set(self._holders(kind, texts))
+
     def drop_questions(self, number: int, texts: Sequence[str]) -> int:
         """Delete the wordings of a fact's question that were added last.
 

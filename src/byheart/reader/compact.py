@@ -8,7 +8,7 @@ p(passage | question) a softmax over retrieval scores. Source: Lewis et al. 2020
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
@@ -21,7 +21,8 @@ from byheart.config import ReaderConfig
 from byheart.errors import InputError, QuestionError, ReaderError
 from byheart.interfaces import Floats, Reading
 from byheart.reader.prompt import check_answers, one_passage_each
-from byheart.reader.windows import AnswerKind, Window, WindowBuilder, token_spans
+from byheart.reader.scoring import Scored, best_spans, scored_windows
+from byheart.reader.windows import AnswerKind, WindowBuilder, token_spans
 from byheart.reader.wording import answer_key, occurrences, whole_address
 from byheart.text.models import fingerprint, model_folder
 from byheart.text.tokenizer import load_tokenizer
@@ -31,10 +32,7 @@ if TYPE_CHECKING:
     from byheart.reader.compact_model import CompactModel
 
 BASE = "all-MiniLM-L6-v2"
-SPANS_PER_WINDOW = 10
 LEAST_LOG_PROBABILITY = -20.0
-BATCH = 16
-PADDING = 1.25  # the longest window of a batch is at most so many times as long as the shortest
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +52,6 @@ class Calibration:
     offset: float = 0.0
     claim_slope: float = 1.0
     claim_offset: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """The network's view of one window, as arrays.
-
-    Attributes:
-        window: The window.
-        start: Log-probability per token. Shape `tokens`.
-        end: Log-probability per token. Shape `tokens`.
-        kind: Log-probability per answer kind. Shape `4`.
-    """
-
-    window: Window
-    start: Floats
-    end: Floats
-    kind: Floats
-
-
-_Row = tuple[int, int, int, Window]  # length, reading, window within the reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +170,7 @@ class CompactReader:
         check_answers(readings, answers)
         _check_verdicts(readings, answers)
         singles = [one_passage_each(reading) for reading in readings]
-        windows = iter(self.score_windows([alone for of_one in singles for alone in of_one]))
+        windows = iter(self.score_windows([alone for of_one in singles for alone in of_one], cited=False))
         return [
             np.array([_log_probabilities(alone, next(windows), given) for alone in of_one], np.float32)
             for of_one, given in zip(singles, answers, strict=True)
@@ -214,7 +192,7 @@ class CompactReader:
         priors = _priors(reading, windows, self._loaded[1].retrieval_sharpness if sharpness is None else sharpness)
         found: dict[str, list[tuple[int, int, int, float]]] = {}
         for prior, scored in zip(priors, windows, strict=True):
-            for place in _best_spans(scored, self.config.max_answer_tokens):
+            for place in best_spans(scored, self.config.max_answer_tokens):
                 passage, *span, probability = place
                 start, end = whole_address(reading.passages[passage].text, *span)
                 text = reading.passages[passage].text[start:end]
@@ -226,15 +204,24 @@ class CompactReader:
         ]
         return sorted([*spans, *polar], key=lambda c: -c.probability)
 
-    def score_windows(self, readings: Sequence[Reading]) -> list[list[Scored]]:
-        """Return every window as scored: spans by the questions' network, a claim's verdict by that for claims."""
+    def score_windows(self, readings: Sequence[Reading], cited: bool = True) -> list[list[Scored]]:
+        """Return every window as scored: spans by the questions' network, a claim's verdict by that for claims.
+
+        Args:
+            readings: Questions and claims with their passages.
+            cited: Whether a claim's spans matter; if not, the network for claims is asked alone.
+
+        Returns:
+            Per reading its windows.
+        """
         built = [self.builder.build(reading) for reading in readings]
         flat = [(len(w.ids), i, j, w) for i, windows in enumerate(built) for j, w in enumerate(windows)]
-        scored = _scored(self._loaded[0], flat)
         claims = [row for row in flat if readings[row[1]].question.kind is Kind.CLAIM]
-        if claims and self._claim_model is not self._loaded[0]:  # it judges; where the evidence is, the other tells
-            verdicts = _scored(self._claim_model, claims)
-            scored |= {place: replace(scored[place], kind=one.kind) for place, one in verdicts.items()}
+        others = flat if cited else [row for row in flat if readings[row[1]].question.kind is not Kind.CLAIM]
+        scored = scored_windows(self._loaded[0], others)
+        if claims and not (cited and self._claim_model is self._loaded[0]):
+            verdicts = scored_windows(self._claim_model, claims)  # it judges; where the evidence is, the other tells
+            scored |= {at: replace(scored.get(at, one), kind=one.kind) for at, one in verdicts.items()}
         return [[scored[i, j] for j in range(len(windows))] for i, windows in enumerate(built)]
 
     def _draft(self, reading: Reading, windows: Sequence[Scored]) -> Draft:
@@ -287,32 +274,6 @@ def verdict_probability(windows: Sequence[Scored]) -> float:
     return float(1 / (1 + math.exp(-float((weights * odds).sum() / weights.sum()))))
 
 
-def _scored(model: CompactModel, rows: list[_Row]) -> dict[tuple[int, int], Scored]:
-    """Return a network's view of windows, by reading and by window within the reading."""
-    import torch
-
-    scored: dict[tuple[int, int], Scored] = {}
-    for batch in _of_like_length(sorted(rows, key=lambda item: item[:3])):
-        with torch.inference_mode():
-            logits = model([item[3] for item in batch])
-        start, end, kind = (t.cpu().numpy() for t in (logits.start, logits.end, logits.kind))
-        for row, (length, i, j, window) in enumerate(batch):
-            scored[i, j] = Scored(window, start[row, :length], end[row, :length], kind[row])
-    return scored
-
-
-def _of_like_length(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
-    """Yield rows in batches with little padding; they come shortest first."""
-    batch: list[_Row] = []
-    for row in rows:
-        if batch and (len(batch) == BATCH or row[0] > PADDING * batch[0][0]):
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
-
-
 def _priors(reading: Reading, windows: Sequence[Scored], sharpness: float) -> Floats:
     """Return p(passage | question) per window; windows of one passage share it. Shape `windows`."""
     owners = [scored.window.passages[0] for scored in windows]
@@ -324,26 +285,10 @@ def _priors(reading: Reading, windows: Sequence[Scored], sharpness: float) -> Fl
     return priors
 
 
-def _best_spans(scored: Scored, max_tokens: int) -> list[tuple[int, int, int, float]]:
-    """Return the window's best spans: passage, first character, one past the last, probability within the window."""
-    length = len(scored.start)
-    joint = scored.start[:, None] + scored.end[None, :]
-    offset = np.arange(length)[None, :] - np.arange(length)[:, None]
-    joint[(offset < 0) | (offset >= max_tokens)] = -np.inf
-    best = np.argsort(-joint, axis=None, kind="stable")[:SPANS_PER_WINDOW]
-    spans = []
-    for first, last in zip(*np.unravel_index(best, joint.shape), strict=True):
-        begin, finish = scored.window.tokens[first], scored.window.tokens[last]
-        if begin is not None and finish is not None and begin.passage == finish.passage:
-            probability = math.exp(float(joint[first, last] + scored.kind[AnswerKind.SPAN]))
-            spans.append((begin.passage, begin.start, finish.end, probability))
-    return spans
-
-
 def _evidence(windows: Sequence[Scored]) -> tuple[tuple[int, int, int, float], ...]:
     """Return the best span of the first window that has one: what a verdict, yes or no rests on."""
     for scored in windows:
-        best = _best_spans(scored, len(scored.start))
+        best = best_spans(scored, len(scored.start))
         if best:
             return (best[0],)
     return ()

@@ -153,7 +153,9 @@ def _trained(
     unseen = [float(objective(p, kept[1], settings, weight, None).likelihood) for p in (start, parts)]
     _install(kb, parts, settings)
     try:
-        calibrated = kb.calibrate([questions[i] for i in rest], [gold[i] for i in rest], progress)
+        chosen_from = 2 if settings.memory else 1  # memory's calibration as it was, and as trained
+        asked = [questions[i] for i in rest], [gold[i] for i in rest]
+        calibrated = kb.asking.calibrate(*asked, progress, chosen_from)
     except BaseException:
         kb.asking.undo_install()
         raise

@@ -20,7 +20,8 @@ from safetensors.numpy import load_file, save_file
 from byheart.config import ReaderConfig
 from byheart.interfaces import Reading
 from byheart.knowledge import KnowledgeBase
-from byheart.reader.compact import Calibration, CompactReader, Scored, verdict_probability
+from byheart.reader.compact import Calibration, CompactReader, verdict_probability
+from byheart.reader.scoring import Scored
 from byheart.reader.wording import same_answer
 from byheart.types import Question, Verdict
 
@@ -81,7 +82,9 @@ def calibrate_claims(weights: Path, kb: KnowledgeBase, stated: Sequence[Asked]) 
     """
     config = ReaderConfig()
     given = readings(kb, [a.question for a in stated], config.claim_passages)
-    supports = np.array([verdict_probability(w) for w in CompactReader(config, weights).score_windows(given)])
+    supports = np.array(
+        [verdict_probability(w) for w in CompactReader(config, weights).score_windows(given, cited=False)]
+    )
     right = np.array(
         [(p >= 0.5) == (Verdict.SUPPORTS.value in a.answers) for p, a in zip(supports, stated, strict=True)]
     )
