@@ -347,6 +347,9 @@ def test_ask_answers_from_memory_what_it_knows_and_looks_up_the_rest(taught: Kno
     assert forced.hits
 
 
+STARTS = ("Hello,", "Hi,", "Good morning,", "Please,", "So,")
+
+
 def test_a_risk_or_a_budget_needs_a_calibration_that_can_promise_it(taught: KnowledgeBase) -> None:
     for wishes in (Wishes(risk=0.01), Wishes(budget=0.5)):
         with pytest.raises(ConfigError, match="byheart calibrate"):
@@ -355,13 +358,18 @@ def test_a_risk_or_a_budget_needs_a_calibration_that_can_promise_it(taught: Know
         taught.calibrate([Question(FACTS[0].question)], [(FACTS[0].answer,)])
     asked = [Question(fact.question, fact.kind) for fact in FACTS] * 5
     report = taught.calibrate(asked, [(fact.answer,) for fact in FACTS] * 5)
-    assert (report.n, report.recalled, report.right["memory"]) == (40, 40, 1.0)
+    assert (report.n, report.recalled, report.new, report.right["memory"]) == (40, 40, 0, 1.0)
+    with pytest.raises(ConfigError, match="did not learn word for word, there are 0"):
+        taught.ask_many(asked[:1], wishes=Wishes(risk=0.1))
+    reworded = [Question(f"{start} {fact.question}", fact.kind) for start in STARTS for fact in FACTS]
+    report = taught.calibrate(reworded, [(fact.answer,) for fact in FACTS] * len(STARTS))
+    assert (report.n, report.new) == (40, report.recalled)
     with pytest.raises(ConfigError, match="at least 299"):
         taught.ask_many(asked[:1], wishes=Wishes(risk=0.01))
-    promised = taught.ask_many(asked[:1], wishes=Wishes(risk=0.1, budget=0.5))[0]
+    promised = taught.ask_many(asked[:1], wishes=Wishes(risk=0.2, budget=0.5))[0]
     assert promised.decision is not None
     assert promised.decision.bound is not None
-    assert promised.decision.bound.upper <= 0.1
+    assert promised.decision.bound.upper <= 0.2
     assert (promised.text, promised.route) == (FACTS[0].answer, Route.MEMORY)
 
 
