@@ -301,6 +301,16 @@ def test_copies_of_questions_and_questions_learned_word_for_word_promise_nothing
     assert promised(copied, 0.01, 0.05).n == 299
 
 
+def test_a_threshold_at_which_the_new_questions_were_never_tested_is_not_promised() -> None:
+    groups = ((0.99, 300, True, False), (0.99, 6, True, True), (0.99, 4, False, True), (0.8, 200, True, True),
+              (0.8, 100, False, False))  # fmt: skip
+    rows = [(score, right, new) for score, n, right, new in groups for _ in range(n)]
+    scores, right, new = (tuple(row[i] for row in rows) for i in range(3))
+    assert bounded(scores, right, 0.05, 0.05).threshold == 0.99
+    with pytest.raises(ConfigError, match="among the 310 that it is surest of there are 10"):
+        promised(Outcomes(scores, right, new), 0.05, 0.05)
+
+
 def test_copies_of_a_question_that_is_answered_wrongly_count_each_time() -> None:
     scores, right = [0.9] * 400 + [0.8] * 300, [True] * 400 + [False] * 100 + [True] * 200
     held = replace(outcomes(scores, right), is_new=(True,) * 401 + (False,) * 99 + (True,) * 200)

@@ -56,7 +56,8 @@ class GateRouter:
         """
         self._terms = TermTable(connection)
         self.gate = gate or read_gate(connection)
-        held = read_calibration(connection)
+        is_wished = wishes.risk is not None or wishes.budget is not None  # else a damaged one is in nobody's way
+        held = read_calibration(connection) if is_wished else Calibration()
         self.bound = None if wishes.risk is None else _bound(held, wishes)
         self.price = self.gate.price if wishes.budget is None else _price(held, wishes.budget)
 
@@ -105,11 +106,11 @@ def read_calibration(connection: sqlite3.Connection) -> Calibration:
         scores, right, new, gained = (tuple(held[name]) for name in ("scores", "right", "is_new", "gains"))
         if not len(scores) == len(right) == len(new) or {*right, *new} - {True, False}:
             raise ValueError(f"{len(scores)} scores for {len(right)} outcomes")
-        if not all(map(math.isfinite, (*scores, *gained))) or int(held["choices"]) < 1:
+        if not all(map(math.isfinite, (*scores, *gained))) or type(held["choices"]) is not int or held["choices"] < 1:
             raise ValueError("a number is not finite, or there was nothing to choose from")
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"the calibration cannot be read ({error}); make it anew with: byheart calibrate") from error
-    return Calibration(Outcomes(scores, right, new, int(held["choices"])), gained)
+    return Calibration(Outcomes(scores, right, new, held["choices"]), gained)
 
 
 def write_gate(
@@ -141,7 +142,8 @@ def _bound(held: Calibration, wishes: Wishes) -> RiskBound:
         return promised(held.outcomes, float(wishes.risk or 0.0), delta)
     except ConfigError as error:
         lowest = lowest_risk(held.outcomes, delta)
-        raise ConfigError(f"{error}" + ("" if lowest is None else f", such as {lowest:g}")) from error
+        is_higher = lowest is not None and lowest > (wishes.risk or 0.0)
+        raise ConfigError(f"{error}" + (f", such as {lowest:g}" if is_higher else "")) from error
 
 
 def _price(held: Calibration, budget: float) -> float:

@@ -61,6 +61,12 @@ def promised(held: Outcomes, alpha: float, delta: float) -> RiskBound:
     part = delta / held.choices
     whole = bounded(held.scores, held.right, alpha, part)
     strict = bounded([held.scores[i] for i in new], [held.right[i] for i in new], alpha, part, _NEW)
+    needed, n_new = least_questions(alpha, part), sum(held.scores[i] >= whole.threshold for i in new)
+    if n_new < needed:  # so few were not tested on their own; all others above either threshold were, with both
+        raise ConfigError(
+            f"a risk of {alpha:g} at confidence {1 - delta:g} needs at least {needed} {_NEW}, among the {whole.n} that "
+            f"it is surest of there are {n_new}; calibrate with more, or ask for a higher risk"
+        )
     return replace(max(whole, strict, key=lambda bound: (bound.threshold, bound.upper)), delta=delta)
 
 
