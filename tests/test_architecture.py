@@ -34,6 +34,7 @@ LAYERS = {
     "root": (
         "folder",
         "asking",
+        "calibrating",
         "routing",
         "knowledge",
         "facts",

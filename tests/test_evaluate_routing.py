@@ -12,12 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.config import Config
+from byheart.corpus.datasets import Claim
+from byheart.corpus.splits import FeverSplit, fever_split
 from byheart.decisions import Chance, Decision, RiskBound, Route, Wishes
 from byheart.errors import ConfigError
-from byheart.evaluate import fever_regimes, traffic
+from byheart.evaluate import comparison, fever_regimes, traffic
 from byheart.evaluate.figures import Figure
+from byheart.evaluate.recalling import Said
 from byheart.evaluate.routing import (
     BUDGETS,
+    SILENT,
     STANDARD,
     TAKEN,
     Request,
@@ -33,7 +37,7 @@ from byheart.evaluate.routing import (
     threshold_routes,
 )
 from byheart.evaluate.session import Outcome, Session
-from byheart.types import Document, Question
+from byheart.types import Document, Question, Verdict
 from test_evaluate_suites import write
 
 RIGHT, WRONG = "yes", "no"
@@ -68,7 +72,7 @@ TOLD = made_up(
 class Base:
     """Decides by a fixed gain per question; promises no risk below a twentieth."""
 
-    config, epoch = Config(), 1
+    config, epoch, encoder = Config(), 1, None
 
     def __init__(self, gains: Sequence[float] = (), chance: float = 0.5) -> None:
         self.gains, self.chance = gains, chance
@@ -179,6 +183,28 @@ def test_a_cosine_cache_takes_the_threshold_that_is_right_most_often() -> None:
     assert routes == [Route.MEMORY, Route.MEMORY, Route.RETRIEVAL]
 
 
+def test_a_careful_cache_pays_for_near_misses_that_it_answers_and_the_other_does_not() -> None:
+    kinds = ["known", "near", "known", "near", "near"]
+    given = [Request(f"c{i}", kind, Question.parse(f"q{i}"), ("a",) if kind == "known" else ())
+             for i, kind in enumerate(kinds)]  # fmt: skip
+    cosines = {f"q{i}": cosine for i, cosine in enumerate((0.9, 0.8, 0.7, 0.6, 0.5))}
+    assert cache_routes(given, cosines) == {"cosine-cache": 5, "cosine-cache, careful": 3}
+    assert cache_routes([one for one in given if one.gold], cosines) == {"cosine-cache": 2}
+
+
+def cache_routes(given: list[Request], cosines: Mapping[str, float]) -> dict[str, int]:
+    """Return how many of the requests each cache answers, fitted on them, where retrieving is never right."""
+    nothing = Told(given, {Route.RETRIEVAL: [SILENT] * len(given)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison.routing, "told", lambda *_: nothing)
+        patch.setattr(
+            comparison, "cached",
+            lambda _encoder, _facts, asked: [Said("f", cosines[one.question.text], "a") for one in asked],
+        )  # fmt: skip
+        found = comparison._caches(session(), "s", comparison.Compared((), (), given, given), nothing)
+    return {one.name: one.routes.count(Route.MEMORY) for one in found}
+
+
 @pytest.mark.parametrize(("cosines", "right"), [([], []), ([0.99, 0.5], [False, False])])
 def test_a_cosine_cache_that_is_never_better_never_answers(cosines: list[float], right: list[bool]) -> None:
     threshold, routes = threshold_routes(cosines, right, [True] * len(right), [1.0, 0.99, 0.2])
@@ -274,6 +300,30 @@ def test_streams_have_no_request_twice_and_none_in_two_of_them(data: Path) -> No
     assert traffic.streams(data, 7) == given
     assert traffic.streams(data, 8).requests != given.requests
     assert len(traffic.streams(data, 7, 10).requests) == 10
+
+
+def test_no_question_that_memory_holds_is_one_without_a_passage(data: Path) -> None:
+    path = data / f"question_pairs/{traffic.SETS[0]}.jsonl"
+    told = [{**pair("told", i), "question": f"Lost {i}?"} for i in range(0, 120, 4)]
+    write(path, [*(pair(traffic.SETS[0], i) for i in range(60)), *told])
+    given = traffic.streams(data, 7)
+    lost = [r.question.text for part in (given.trained, given.calibration, given.requests) for r in part
+            if r.kind == "no passage"]  # fmt: skip
+    assert len(lost) > 6
+    assert not {int(text.split()[1]) for text in lost} & set(range(0, 120, 4))
+
+
+def test_no_claim_that_memory_holds_is_reported_on_or_calibrated_on(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = [Claim(str(i), f"Tower {i % 150} is tall{'.' * (i % 2)}", Verdict.SUPPORTS, ("x",)) for i in range(300)]
+    monkeypatch.setattr(fever_regimes, "fever_claims", lambda _: claims)
+    of = {split: fever_regimes._claims(data, split) for split in FeverSplit}
+    held = {claim.claim.rstrip(".") for claim in of[FeverSplit.MEMORY]}
+    assert len(of[FeverSplit.MEMORY]) == sum(fever_split(claim.id) is FeverSplit.MEMORY for claim in claims)
+    for split in (FeverSplit.CALIBRATION, FeverSplit.EVALUATION):
+        assert of[split]
+        assert not {claim.claim.rstrip(".") for claim in of[split]} & held
 
 
 def test_what_is_a_near_miss_has_no_gold_answer_and_what_memory_holds_has_one(data: Path) -> None:

@@ -23,6 +23,7 @@ from byheart.corpus.datasets import Claim, fever_claims, fever_training_claims, 
 from byheart.corpus.splits import FeverSplit, fever_split  # noqa: E402
 from byheart.errors import EvaluationError, ReaderError  # noqa: E402
 from byheart.interfaces import Reading  # noqa: E402
+from byheart.reader import compact  # noqa: E402
 from byheart.reader.claim_model import (  # noqa: E402
     ALONE,
     IN_CLAIM,
@@ -36,6 +37,7 @@ from byheart.reader.claim_model import (  # noqa: E402
 )
 from byheart.reader.compact import CompactReader, shipped_weights  # noqa: E402
 from byheart.reader.compact_model import CompactModel, load_weights  # noqa: E402
+from byheart.reader.scoring import scored_windows  # noqa: E402
 from byheart.reader.windows import WindowBuilder  # noqa: E402
 from byheart.reports import no_progress  # noqa: E402
 from byheart.text.encoder import SentenceEncoder  # noqa: E402
@@ -155,6 +157,32 @@ def test_a_file_without_a_claim_network_reads_claims_as_it_reads_questions(tmp_p
     with torch.inference_mode():
         expected = model.eval()(reader.builder.build(claim)).kind[0].numpy()
     assert reader.score_windows([claim])[0][0].kind == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("has_claims", [True, False])
+def test_scoring_claims_without_their_evidence_gives_the_same_verdicts_from_one_network(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_claims: bool
+) -> None:
+    if not has_claims:
+        from safetensors import safe_open
+        from safetensors.torch import save_file
+
+        with safe_open(weights, framework="pt") as file:
+            held = {name: file.get_tensor(name) for name in file.keys() if not name.startswith(PREFIX)}  # noqa: SIM118
+            save_file(held, tmp_path / "w.safetensors", metadata=file.metadata())
+        weights = tmp_path / "w.safetensors"
+    reader = CompactReader(EXACT, weights)
+    mixed = [
+        reading("Who built a tower?", "Ada Brandt built a tower.", kind=Kind.QUESTION),
+        reading("Ponds have ducks.", "A pond has ducks."),
+    ]
+    whole = reader.score_windows(mixed)
+    asked: list[int] = []
+    monkeypatch.setattr(compact, "scored_windows", lambda m, rows: asked.append(len(rows)) or scored_windows(m, rows))
+    for one, two in zip(whole, reader.score_windows(mixed, cited=False), strict=True):
+        assert one[0].kind == pytest.approx(two[0].kind, abs=1e-4)
+    assert whole[0][0].start == pytest.approx(reader.score_windows(mixed, cited=False)[0][0].start, abs=1e-4)
+    assert asked[:2] == [1, 1]  # the question by one network, the claim by the other, each once
 
 
 def test_weights_of_another_base_are_refused_for_claims_too(tmp_path: Path) -> None:

@@ -925,7 +925,7 @@ def test_a_run_that_ends_between_installing_and_calibrating_is_undone_and_goes_o
     with open_fake(tmp_path / "whole") as kb:
         expected = train_joint(kb, *asked_questions())
     with open_fake(tmp_path / "kb") as kb:  # an error
-        monkeypatch.setattr(Asking, "calibrate", lambda *_: (_ for _ in ()).throw(BusyError("no")))
+        monkeypatch.setattr("byheart.train.joint.calibrate", lambda *_: (_ for _ in ()).throw(BusyError("no")))
         with pytest.raises(BusyError):
             train_joint(kb, *asked_questions())
     assert held_parts(tmp_path / "kb")[1] == before

@@ -1,38 +1,33 @@
 """Questions to a knowledge base: answered, searched for, and used to fit what decides.
 
-Owns how the engine is put together, and the two fits: of the fusion weight and of the gate. Part of the composition
-root; `knowledge` is its only caller.
+Owns how the engine is put together, what joint training puts into use, and the fit of the fusion weight (that of the
+gate is in `calibrating`). Part of the composition root.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from byheart.config import Config
 from byheart.decisions import Decision, Evidence, Wishes
 from byheart.engine import Engine
-from byheart.errors import BusyError, ConfigError
+from byheart.errors import ConfigError
 from byheart.facts import MEMORY_CALIBRATION, Facts
 from byheart.gate.gate import Gate
-from byheart.gate.risk import Outcomes
 from byheart.interfaces import Encoder, Limited, Reader
 from byheart.library import ADAPTER, Library
 from byheart.offering import Offer, Offering
-from byheart.reader.wording import answer_key
-from byheart.reports import Calibrated, Progress
+from byheart.reports import Progress
 from byheart.retrieval.adapter import QueryAdapter
 from byheart.retrieval.fitting import FittedWeight, fit_dense_weight
-from byheart.routing import BEFORE, CALIBRATION, GATE, GateRouter, read_gate, write_gate
+from byheart.routing import BEFORE, CALIBRATION, GATE, GateRouter, parameters
 from byheart.store.database import Database
-from byheart.text.question_keys import question_key
-from byheart.types import Answer, Hit, Kind, Passage, Question, Route
+from byheart.types import Answer, Hit, Passage, Question, Route
 
 TRAINED = (GATE, CALIBRATION, MEMORY_CALIBRATION, ADAPTER)  # what joint training changes
 BATCH = 32
-LEAST_QUESTIONS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +150,12 @@ class Asking:
     def undo_install(self) -> None:
         """Put back what was in use before jointly trained parts that were never calibrated, if there are such."""
         with self.database.read() as connection:
-            held = _rows(connection, (BEFORE,))
+            held = parameters(connection, (BEFORE,))
         if not held:
             return
         names = (*TRAINED, BEFORE)
         with self.database.write() as connection:
-            connection.execute(f"DELETE FROM parameters WHERE name IN ({_marks(names)})", names)
+            connection.execute(f"DELETE FROM parameters WHERE name IN ({','.join('?' * len(names))})", names)
             connection.executemany("INSERT INTO parameters VALUES (?, ?)", json.loads(held[0][1]))
 
     def install(self, gate: Gate, adapter: QueryAdapter | None, calibration: tuple[float, float, float]) -> int:
@@ -177,7 +172,7 @@ class Asking:
         rows = [(GATE, gate.to_json()), (MEMORY_CALIBRATION, json.dumps(calibration))]
         rows += [] if adapter is None else [(ADAPTER, adapter.to_json())]
         with self.database.write() as connection:
-            rows.append((BEFORE, json.dumps(_rows(connection, TRAINED))))
+            rows.append((BEFORE, json.dumps(parameters(connection, TRAINED))))
             connection.execute("DELETE FROM parameters WHERE name IN (?, ?)", (CALIBRATION, ADAPTER))
             connection.executemany("INSERT OR REPLACE INTO parameters VALUES (?, ?)", rows)
         return self.database.epoch
@@ -226,109 +221,9 @@ class Asking:
             connection.execute("INSERT OR REPLACE INTO parameters VALUES ('dense_weight', ?)", (weight,))
         return fitted
 
-    def calibrate(
-        self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress, choices: int = 1
-    ) -> Calibrated:
-        """Fit the gate to held-out questions, and keep it, with how memory did on them, as a new epoch.
-
-        Args:
-            questions: Questions that nothing was trained on, as they come in use.
-            gold: Accepted answers of each; none where only abstaining is right.
-            progress: Told of every batch.
-            choices: How many calibrations of memory these questions have chosen from; a promised risk pays for that.
-
-        Returns:
-            How often each route was right.
-
-        Raises:
-            ConfigError: There are too few questions, or no facts.
-            QuestionError: The reader cannot take a question; the error says which.
-            BusyError: Gate or memory was trained or calibrated meanwhile; nothing was kept.
-        """
-        if not self.facts.is_used():
-            raise ConfigError("calibrating needs facts in memory, there is none; learn facts first: byheart learn")
-        if len(questions) < LEAST_QUESTIONS:
-            raise ConfigError(
-                f"calibrating needs {LEAST_QUESTIONS} held-out questions, got {len(questions)}; pass more"
-            )
-        self.check(questions)
-        queries = self.encoder().encode_queries([question.text for question in questions])
-        with self.database.read() as connection:
-            recalls = self.facts.recall_held(questions, queries)  # not `recall`: what is measured is no use
-            found, held = GateRouter(connection, Wishes()).evidence(questions, recalls), read_gate(connection)
-            seen = _rows(connection, (GATE, MEMORY_CALIBRATION))
-        recalled = [is_right(recall.answer, given) for recall, given in zip(recalls, gold, strict=True)]
-        right = {Route.MEMORY: recalled, **self._right(questions, gold, held, (found, recalled), progress)}
-        gate, outcomes = held.calibrated(found, right), self._outcomes(questions, (found, recalled), choices)
-        with self.database.write() as connection:
-            if _rows(connection, (GATE, MEMORY_CALIBRATION)) != seen:
-                raise BusyError("gate or memory was changed while it was calibrated; nothing was kept, calibrate again")
-            lowest = write_gate(connection, gate, found, outcomes)
-        shares = {route.value: sum(marks) / len(questions) for route, marks in right.items()}
-        n, n_new = len(outcomes.scores), sum(outcomes.is_new)
-        return Calibrated(len(questions), n, n_new, shares, lowest, self.database.epoch)
-
-    def _right(
-        self,
-        questions: Sequence[Question],
-        gold: Sequence[Sequence[str]],
-        held: Gate,
-        seen: tuple[Sequence[Evidence], Sequence[bool]],
-        progress: Progress,
-    ) -> dict[Route, list[bool]]:
-        """Return whether what is read is right, with recalled facts and without, per question.
-
-        Where both are asked the gate weighs memory's answer; for each half of the questions it is fitted on the other.
-        """
-        found, recalled = seen
-        right = {route: [False] * len(questions) for route in (Route.BOTH, Route.RETRIEVAL)}
-        done = 0
-        for side in (0, 1):
-            weighing = held.calibrated(found[1 - side :: 2], {Route.MEMORY: recalled[1 - side :: 2]})
-            places = range(side, len(questions), 2)
-            for first in range(0, len(places), BATCH):
-                batch = places[first : first + BATCH]
-                for route, marks in right.items():
-                    asked = [questions[i] for i in batch]
-                    for i, one in zip(
-                        batch, self.answer_many(asked, Wishes(), [route] * len(batch), weighing), strict=True
-                    ):
-                        marks[i] = is_right(one.text, gold[i])
-                done += len(batch)
-                progress(done, len(questions), "questions answered")
-        return right
-
-    def _outcomes(
-        self, questions: Sequence[Question], seen: tuple[Sequence[Evidence], Sequence[bool]], choices: int
-    ) -> Outcomes:
-        """Return how memory did on the questions for which it had a candidate, and which of them are new."""
-        learned, asked, rows = self.facts.are_learned(questions), set[tuple[Kind, str]](), []
-        for question, known, one, is_right in zip(questions, learned, *seen, strict=True):
-            key = question.kind, question_key(question.text)
-            if one.candidates:
-                rows.append((one.probability, is_right, not known and key not in asked))
-            asked.add(key)
-        scores, right, is_new = zip(*rows, strict=True) if rows else ((), (), ())
-        return Outcomes(scores, right, is_new, choices)
-
     def _engine(self, router: GateRouter | None = None) -> Engine:
         library, reader = self.library, self.config.reader
         return Engine(
             self.encoder(), library, library, self.reader(), self.config.retrieval.k, reader.passages,
             reader.claim_passages, library.hold, None if router is None else self.facts, router, reader.min_confidence,
         )  # fmt: skip
-
-
-def _rows(connection: sqlite3.Connection, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return parameters by name, those that there are."""
-    query = f"SELECT name, value FROM parameters WHERE name IN ({_marks(names)}) ORDER BY name"
-    return connection.execute(query, names).fetchall()
-
-
-def _marks(names: Sequence[str]) -> str:
-    return ",".join("?" * len(names))
-
-
-def is_right(text: str | None, gold: Sequence[str]) -> bool:
-    """Return whether an answer is one of the accepted ones, up to case, articles and outer punctuation."""
-    return text is not None and answer_key(text) in {answer_key(answer) for answer in gold}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from byheart import imprint
 from byheart.asking import Asking
+from byheart.calibrating import calibrate
 from byheart.config import FIXED_ONCE_FILLED, Config
 from byheart.corpus.facts import read_facts
 from byheart.decisions import Decision, Wishes
@@ -25,8 +26,7 @@ from byheart.retrieval.analyzer import ANALYZER_VERSION
 from byheart.retrieval.fitting import FittedWeight
 from byheart.sizes import described
 from byheart.snapshots import check_snapshot, copy_weights, write_snapshot
-from byheart.store import database
-from byheart.store.database import Database
+from byheart.store.database import FILE, Database
 from byheart.store.documents import Documents
 from byheart.store.settings import read_config, write_config
 from byheart.text.encoder import SentenceEncoder
@@ -59,7 +59,7 @@ class KnowledgeBase:
             FormatError: The database is damaged, of a newer version, or indexed by another analyzer.
         """
         self.path, self.config = Path(path), read_config(Path(path))
-        self._database = Database(self.path / database.FILE, wait_seconds=wait_seconds)
+        self._database = Database(self.path / FILE, wait_seconds=wait_seconds)
         try:
             self._state = self._database.state(ANALYZER_VERSION)
             with self._database.read() as connection:
@@ -200,7 +200,7 @@ class KnowledgeBase:
         self, questions: Sequence[Question], gold: Sequence[Sequence[str]], progress: Progress = no_progress
     ) -> Calibrated:
         """Fit the gate to held-out questions with their accepted answers, and return how each route did."""
-        return self.asking.calibrate(questions, gold, progress)
+        return calibrate(self.asking, questions, gold, progress)
 
     def search(self, text: str, k: int = 5) -> list[tuple[Hit, Passage]]:
         """Return the `k` best passages for a question, best first, each with its scores; fewer where there are none."""
@@ -374,7 +374,7 @@ class KnowledgeBase:
         """
         check_snapshot(Path(source), self._state, self.config, self.path)
         copy_weights(Path(source), self.path)
-        self._database.replace_by(Path(source) / database.FILE)
+        self._database.replace_by(Path(source) / FILE)
         self._library.rebuild_mirror()
         return self.epoch
 

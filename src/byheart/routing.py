@@ -134,6 +134,12 @@ def write_gate(
     return lowest_risk(outcomes, 1 - CONFIDENCE)
 
 
+def parameters(connection: sqlite3.Connection, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return parameters by name, ascending, those that there are."""
+    query = f"SELECT name, value FROM parameters WHERE name IN ({','.join('?' * len(names))}) ORDER BY name"
+    return connection.execute(query, names).fetchall()
+
+
 def _bound(held: Calibration, wishes: Wishes) -> RiskBound:
     if not held.outcomes.scores:
         raise ConfigError("a risk can be promised after calibration only; run: byheart calibrate KB --questions FILE")
@@ -142,8 +148,10 @@ def _bound(held: Calibration, wishes: Wishes) -> RiskBound:
         return promised(held.outcomes, float(wishes.risk or 0.0), delta)
     except ConfigError as error:
         lowest = lowest_risk(held.outcomes, delta)
+        shared = held.outcomes.choices
+        why = "" if shared == 1 else f"; the questions also chose between {shared} memories, which share the doubt"
         is_higher = lowest is not None and lowest > (wishes.risk or 0.0)
-        raise ConfigError(f"{error}" + (f", such as {lowest:g}" if is_higher else "")) from error
+        raise ConfigError(f"{error}{f', such as {lowest:g}' if is_higher else ''}{why}") from error
 
 
 def _price(held: Calibration, budget: float) -> float:

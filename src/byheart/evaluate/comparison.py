@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from byheart.asking import is_right
+from byheart.calibrating import is_right
 from byheart.evaluate import routing
 from byheart.evaluate.cosine_cache import SYSTEM as CACHE
 from byheart.evaluate.cosine_cache import cached

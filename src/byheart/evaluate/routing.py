@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from byheart.asking import is_right
+from byheart.calibrating import is_right
 from byheart.decisions import Decision, Route, Wishes
 from byheart.errors import ConfigError
 from byheart.evaluate.calibration import calibration_error

@@ -2,9 +2,9 @@
 
 Owns the streams. Memory holds the 200 facts of `test_nq`, the questions kept out of the kernel's training, and the ones
 it was trained on. Of each stream 40 % are paraphrases of facts in memory, 35 % questions it was never told, 15 % near
-misses of facts, 10 % questions whose passage is not in the corpus; no request comes twice. The gate is calibrated on
-facts the kernel was not trained on, and reported on `test_nq`. Near misses have no gold answer: an answer from memory
-to one is wrong, one from documents is not counted.
+misses of facts, 10 % questions that neither memory holds nor a passage of the corpus; no request comes twice. The gate
+is calibrated on facts the kernel was not trained on, and reported on `test_nq`. Near misses have no gold answer: an
+answer from memory to one is wrong, one from documents is not counted.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from byheart.evaluate.figures import Figure
 from byheart.evaluate.routing import Request
 from byheart.evaluate.session import Session
 from byheart.evaluate.spares import Spares
+from byheart.text.question_keys import question_key
 from byheart.types import Document, NewFact, Question
 
 SHARES = {"paraphrase": 0.4, "unseen": 0.35, "near miss": 0.15, "no passage": 0.1}
@@ -85,7 +86,8 @@ def streams(data: Path, seed: int, limit: int | None = None) -> Compared:
         side: [r for r in nq_gold(data) if is_nq_training(r.id, data) is side and r.id not in known]
         for side in (True, False)
     }
-    lost = nq_without_gold(data)
+    held = {question_key(row.question) for row in (*rows, *question_pairs(data, "test_nq"))}
+    lost = [(text, answers) for text, answers in nq_without_gold(data) if question_key(text) not in held]
     third = len(lost) // 3
 
     def pools(held: Sequence[AskedOtherwise], side: bool, part: slice, odd: int | None) -> Pools:

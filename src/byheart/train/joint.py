@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from byheart.asking import LEAST_QUESTIONS as LEAST_HELD_OUT
+from byheart.calibrating import LEAST_QUESTIONS as LEAST_HELD_OUT
+from byheart.calibrating import calibrate
 from byheart.config import TrainConfig
 from byheart.decisions import Route
 from byheart.errors import TrainingError
@@ -155,7 +156,7 @@ def _trained(
     try:
         chosen_from = 2 if settings.memory else 1  # memory's calibration as it was, and as trained
         asked = [questions[i] for i in rest], [gold[i] for i in rest]
-        calibrated = kb.asking.calibrate(*asked, progress, chosen_from)
+        calibrated = calibrate(kb.asking, *asked, progress, chosen_from)
     except BaseException:
         kb.asking.undo_install()
         raise
